@@ -1,0 +1,207 @@
+"""The agent: wires sources, engine and sinks, and turns its one loop."""
+
+import dataclasses
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from nodeguard.app.inbox import Inbox
+from nodeguard.app.person import cleared
+from nodeguard.app.remember import Remember, try_save
+from nodeguard.app.rulesource import RuleSource
+from nodeguard.app.sinkset import SinkSet, cluster
+from nodeguard.config.settings import AgentSettings
+from nodeguard.engine.engine import Engine
+from nodeguard.kube.api import Api, Object, node_path
+from nodeguard.model.clock import Clock
+from nodeguard.model.device import NODE
+from nodeguard.model.errors import ApiError, UserError
+from nodeguard.model.fault import Transition
+from nodeguard.model.sample import Batch, Booted, Fact, KindsHere, NodeIs, Sample
+from nodeguard.sinks.http import StatusServer
+from nodeguard.sinks.log import Log
+from nodeguard.sources.kmsg import KmsgSource
+from nodeguard.sources.kmsg_device import FileKmsgDevice
+from nodeguard.sources.runner import SourceThread
+from nodeguard.store import Store
+from nodeguard.vendors.nvidia.kernel_log import NvidiaKernelLog
+from nodeguard.vendors.nvidia.pci import kinds_here
+
+_TICK = 0.5
+"""Seconds after which the loop turns with nothing to do: liveness, metrics, a look at the rules."""
+_AT_ONCE = 256
+_SAVE_EVERY = 5.0
+_METRICS_EVERY = 1.0
+_FIRST_WRITE_AFTER = 10.0
+_ALIVE_WITHIN = 15.0
+_FIRST_READ_TIMEOUT = 3.0
+_STOP_WITHIN = 1.2
+
+
+class Agent:
+    """One node's agent. ``run`` returns when ``stop`` was called, with the state saved."""
+
+    def __init__(self, settings: AgentSettings, clock: Clock, log: Log, api: Api | None) -> None:
+        """UserError: a setting cannot be used (rules, state directory, address)."""
+        self._settings, self._clock, self._log, self._api = settings, clock, log, api
+        self._stop = threading.Event()
+        self._inbox = Inbox(self._stop)
+        self._boot_id = _boot_id(settings.proc_root)
+        self._store = Store(settings.state_dir)
+        self._store.lock()
+        self._remember = Remember(self._store, clock, self._boot_id, self._note)
+        node = self._first_look()
+        self.rules = RuleSource(settings, log)
+        self.engine = Engine(self.rules.load(_labels(node)), node_name=settings.node_name, configured=("kmsg",),
+                             soak=settings.soak, baseline=self.rules.baseline())
+        self._kmsg = KmsgSource(FileKmsgDevice(settings.kmsg), [NvidiaKernelLog()], clock,
+                                any_facility=settings.kmsg_any_facility, warn=self._note)
+        kernel_log = self._remember.restore(self.engine, node)
+        if kernel_log is not None:
+            self._kmsg.restore(kernel_log)
+        self._sources = [SourceThread(self._kmsg, self._inbox.put, clock, self._source_failed)]
+        self._sinks = SinkSet(log, None if api is None else cluster(api, settings.node_name, clock, log))
+        self.status = StatusServer(settings.listen, self._sinks.metrics, self._alive, self._ready)
+        self._started = self._turned = clock.boot()
+        self._saved_at = self._metrics_at = float("-inf")
+        self._intent = self.engine.intent()
+        self._dirty = True
+        self._clear_words = ""
+
+    def stop(self) -> None:
+        """End :meth:`run`. From any thread or signal handler."""
+        self._stop.set()
+        self._inbox.wake()
+
+    def run(self) -> None:
+        """Turn the loop until :meth:`stop`."""
+        self._log.info("agent started", node=self._settings.node_name, boot_id=self._boot_id,
+                       rules=len(self.engine.rules.rules), rules_hash=self.engine.rules.hash)
+        here = KindsHere(kinds_here(self._settings.sys_root))
+        well = (Sample("rules_invalid", NODE, 0), Sample("state_unwritable", NODE, 0))
+        self._take(Batch(source="agent", facts=(Booted(self._boot_id, 0.0), here), samples=well))
+        self.status.start()
+        self._sinks.start(lambda node: self._inbox.put(lambda: self._on_node(node)))
+        for source in self._sources:
+            source.start()
+        try:
+            while not self._stop.is_set():
+                self._turn()
+        finally:
+            self._end()
+
+    def _turn(self) -> None:
+        self._turned = now = self._clock.boot()
+        due = self.engine.next_due()
+        wait = _TICK if due is None else min(max(due - now, 0.0), _TICK)
+        changed: list[Transition] = []
+        for item in self._inbox.take(wait, _AT_ONCE):
+            changed += self._take(item) if isinstance(item, Batch) else self._call(item)
+        changed += self.engine.step(self._clock.boot())
+        changed += self._look_at_rules()
+        self._publish(changed)
+
+    def _take(self, batch: Batch) -> tuple[Transition, ...]:
+        transitions = self.engine.step(self._clock.boot(), batch)
+        if batch.source == "kmsg":
+            self._kmsg.settle(batch)
+        self._dirty = True
+        return transitions
+
+    def _call(self, item: Callable[[], None]) -> tuple[Transition, ...]:
+        item()
+        return ()
+
+    def _look_at_rules(self) -> tuple[Transition, ...]:
+        now = self._clock.boot()
+        found = self.rules.poll(now)
+        if found is None:
+            return ()
+        self._dirty = True
+        invalid = Batch(source="agent", samples=(Sample("rules_invalid", NODE, 1 if self.rules.invalid else 0),))
+        transitions = () if self.rules.invalid else self.engine.reload(found, now)
+        return (*transitions, *self.engine.step(now, invalid))
+
+    def _publish(self, changed: list[Transition]) -> None:
+        now = self._clock.boot()
+        if self._dirty or changed:
+            intent = self.engine.intent()
+            if not intent.ready and now - self._started >= _FIRST_WRITE_AFTER:
+                intent = dataclasses.replace(intent, ready=True)
+            self._intent = intent
+            self._sinks.tell(changed, intent)
+            # a source that stays silent must not hold back the first write for ever
+            self._dirty = not intent.ready
+        if changed or now - self._saved_at >= _SAVE_EVERY:
+            self._save(now)
+        if changed or now - self._metrics_at >= _METRICS_EVERY:
+            self._metrics_at = now
+            self._sinks.publish_metrics(self.engine, self._intent, self.rules.invalid)
+
+    def _save(self, now: float) -> None:
+        self._saved_at = now
+        failure = try_save(self._remember, self.engine, self._kmsg.state())
+        if failure is not None:
+            self._log.warning("state not saved", message=failure)
+        known = self.engine.series.value("state_unwritable", NODE)
+        if (failure is not None) != bool(known):
+            self._take(Batch(source="agent", samples=(Sample("state_unwritable", NODE, int(failure is not None)),)))
+
+    def _on_node(self, node: Object) -> None:
+        metadata = node.get("metadata") or {}
+        shift = self._clock.wall() - self._clock.boot()
+        words, wrong = cleared(metadata.get("annotations") or {}, shift)
+        for sentence in wrong:
+            if sentence != self._clear_words:
+                self._clear_words = sentence
+                self._log.warning("annotation not understood", message=sentence)
+        uid = str(metadata.get("uid", ""))
+        facts: tuple[Fact, ...] = (NodeIs(self._settings.node_name, uid), *words)
+        self._inbox.put(Batch(source="agent", facts=facts))
+        self.rules.set_labels(_labels(node))
+
+    def _first_look(self) -> Object | None:
+        if self._api is None:
+            return None
+        try:
+            return self._api.get(node_path(self._settings.node_name), timeout=_FIRST_READ_TIMEOUT)
+        except ApiError as error:
+            self._note(f"the Node {self._settings.node_name} cannot be read yet: {error}")
+            return None
+
+    def _source_failed(self, name: str, error: Exception | None) -> None:
+        self._log.error("source ended", source=name, message="it ended" if error is None else repr(error))
+
+    def _note(self, text: str) -> None:
+        self._log.warning("note", message=text)
+
+    def _alive(self) -> tuple[bool, str]:
+        silent = self._clock.boot() - self._turned
+        return silent < _ALIVE_WITHIN, f"the loop turned {silent:.1f} s ago"
+
+    def _ready(self) -> tuple[bool, str]:
+        return self._intent.ready, "ready" if self._intent.ready else "not every source has been read yet"
+
+    def _end(self) -> None:
+        for source in self._sources:
+            source.stop()
+        for source in self._sources:
+            source.join(_STOP_WITHIN / 3)
+        self._sinks.stop(_STOP_WITHIN / 3)
+        self._save(self._clock.boot())
+        self.status.stop()
+        self._store.close()
+        self._log.info("agent stopped", node=self._settings.node_name)
+
+
+def _boot_id(proc_root: Path) -> str:
+    path = proc_root / "sys/kernel/random/boot_id"
+    try:
+        return path.read_text().strip()
+    except OSError as error:
+        raise UserError(f"{path}: cannot read the boot ID: {error.strerror}; check --proc-root") from error
+
+
+def _labels(node: Object | None) -> Mapping[str, str]:
+    labels = ((node or {}).get("metadata") or {}).get("labels") or {}
+    return {str(name): str(value) for name, value in labels.items()}

@@ -1,0 +1,139 @@
+"""``nodeguard demo``: breaks a GPU of a simulated node and shows how fast its Node says so."""
+
+import argparse
+import contextlib
+import io
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from nodeguard.app.agent import Agent
+from nodeguard.config.settings import resolve_agent_settings
+from nodeguard.kube.api import Object, node_path
+from nodeguard.kube.client import KubeClient
+from nodeguard.model.clock import SystemClock
+from nodeguard.model.errors import ApiError, NodeguardError
+from nodeguard.sim.apiserver import EmbeddedApiServer
+from nodeguard.sim.node import SimulatedNode
+from nodeguard.sim.timeline import Watcher, annotation, condition, taint
+from nodeguard.sinks.log import configure
+
+if TYPE_CHECKING:
+    from nodeguard.cli.rules import Subparsers
+
+_NODES = "/api/v1/nodes"
+_CONDITION = "GpuMemoryFault"
+
+
+def add_parser(subparsers: "Subparsers") -> None:
+    """Add the command ``demo``."""
+    parser = subparsers.add_parser(
+        "demo", help="break a GPU of a simulated node and show the timeline; needs no GPU and no cluster",
+        epilog="example: nodeguard demo")
+    parser.add_argument("--kubeconfig", type=Path, metavar="FILE",
+                        help="use this cluster's API, not the embedded server; the simulated node is removed after")
+    parser.add_argument("--log", action="store_true", help="show the agent's own log on stderr")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the timeline; exit 1 when something did not come in time."""
+    name = f"nodeguard-demo-{time.monotonic_ns() % 10**8:08d}"
+    with _api(args.kubeconfig) as (api, where), SimulatedNode(name) as node:
+        print(f"{where}; node {name} with {len(node.slots)} simulated GPUs")
+        api.post(_NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+        try:
+            return _show(api, node, sys.stderr if args.log else io.StringIO())
+        finally:
+            with contextlib.suppress(ApiError):
+                api.delete(node_path(name))
+
+
+@contextlib.contextmanager
+def _api(kubeconfig: Path | None) -> Iterator[tuple[KubeClient, str]]:
+    if kubeconfig is not None:
+        yield KubeClient.from_kubeconfig(kubeconfig), f"cluster of {kubeconfig}"
+        return
+    with EmbeddedApiServer() as server, TemporaryDirectory(prefix="nodeguard-demo-") as folder:
+        path = Path(folder) / "kubeconfig"
+        server.write_kubeconfig(path)
+        yield KubeClient.from_kubeconfig(path), "embedded API server"
+
+
+@contextlib.contextmanager
+def _agent(api: KubeClient, node: SimulatedNode, log: Any) -> Iterator[None]:
+    settings = resolve_agent_settings({
+        "node_name": node.name, "kmsg": str(node.log.path), "proc_root": str(node.proc_root),
+        "sys_root": str(node.sys_root), "state_dir": str(node.state_dir), "listen": "127.0.0.1:0"}, {})
+    agent = Agent(settings, SystemClock(), configure("info", log), api)
+    thread = threading.Thread(target=agent.run, name="agent")
+    thread.start()
+    try:
+        yield
+    finally:
+        agent.stop()
+        thread.join()
+
+
+def _show(api: KubeClient, node: SimulatedNode, log: Any) -> int:
+    watcher = Watcher(api, node.name)
+    watcher.start()
+    with _agent(api, node, log):
+        try:
+            return _story(watcher, node)
+        finally:
+            watcher.stop()
+
+
+def _story(watcher: Watcher, node: SimulatedNode) -> int:
+    slot, uuid = node.slots[3], node.uuids[3]
+    short = slot.removesuffix(".0")
+    _expect(watcher, "the agent has judged every rule, its conditions are False",
+            lambda seen: (condition(seen, _CONDITION) or {}).get("status") == "False", time.monotonic())
+    print(f"\nGPU 3 ({slot}) breaks:")
+    node.log.write(f"NVRM: GPU at PCI:{short}: {uuid}")
+    broken = time.monotonic()
+    line = node.log.xid(slot, 95, "Uncontained: LTC TAG (0x2,0x0). RST: Yes, D-RST: No", 7062, "python3")
+    print(f"  {0:8.1f} ms  kernel log record {line}: Xid 95, uncontained ECC error")
+    _expect(watcher, f"condition {_CONDITION}=True", _is_true, broken)
+    _expect(watcher, "annotation nodeguard.io/faults names the GPU", lambda seen: uuid in annotation(seen), broken)
+    seen = _expect(watcher, "taint nodeguard.io/unhealthy:NoSchedule", taint, broken)
+    _print_node(seen)
+    print("\nthe driver says that the GPU was reset:")
+    repaired = time.monotonic()
+    node.log.xid(slot, 154, "GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)")
+    node.log.xid(slot, 154, "GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)")
+    print(f"  {0:8.1f} ms  Xid 154: recovery action back to None")
+    _expect(watcher, f"condition {_CONDITION}=False", lambda seen: not _is_true(seen), repaired)
+    _expect(watcher, "taint removed", lambda seen: taint(seen) is None, repaired)
+    return 0
+
+
+def _is_true(node: Object) -> bool:
+    return (condition(node, _CONDITION) or {}).get("status") == "True"
+
+
+def _expect(watcher: Watcher, what: str, wanted: Callable[[Object], Any], since: float) -> Object:
+    found: list[Object] = []
+
+    def check(node: Object) -> bool:
+        if wanted(node):
+            found.append(node)
+            return True
+        return False
+
+    at = watcher.wait_for(check, after=since)
+    if at is None:
+        raise NodeguardError(f"not seen within 10 s: {what}")
+    print(f"  {(at - since) * 1000:8.1f} ms  {what}")
+    return found[-1]
+
+
+def _print_node(node: Object) -> None:
+    print("\nwhat the Node says now:")
+    for one in (node.get("status") or {}).get("conditions") or []:
+        print(f"  {one['type']:<20} {one['status']:<6} {one['reason']:<24} {one['message']}")

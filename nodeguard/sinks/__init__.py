@@ -1,0 +1,1 @@
+"""What writes to the world outside: the Node, Events, metrics, probes and the log."""

@@ -1,0 +1,1 @@
+"""Parts that read the world and return Batches. They never judge."""

@@ -1,0 +1,110 @@
+"""Entries of a recording that map straight to facts and signals, and those whose sources do not exist yet."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from nodeguard.model.device import NODE, Device, gpu, rdma_port
+from nodeguard.model.fault import ACTIONS
+from nodeguard.model.sample import Batch, Booted, Expected, Fact, NodeIs, PodRef, Pods, Repaired, Sample
+from nodeguard.model.signals import SIGNALS
+from nodeguard.sources.recording import checks
+from nodeguard.sources.recording.checks import Report
+
+AGENT = "agent"
+
+_HOST = {name: signal for name, signal in SIGNALS.items()
+         if signal.devices == ("node",) and signal.kind != "event" and "host" in signal.sources}
+
+
+def node(entry: Any, report: Report) -> Iterable[Batch]:
+    """The node's identity, boot and expectations."""
+    entry = checks.mapping(entry, "node", report)
+    checks.unknown_keys(entry, ("name", "uid", "boot_id", "expect"), "node", report)
+    facts: list[Fact] = []
+    samples: list[Sample] = []
+    if "uid" in entry:
+        name = checks.text(entry.get("name", ""), "name", report)
+        facts.append(NodeIs(name, checks.text(entry["uid"], "uid", report)))
+    if "boot_id" in entry:
+        facts.append(Booted(checks.text(entry["boot_id"], "boot_id", report)))
+    if "expect" in entry:
+        expected = _expected(entry["expect"], report)
+        facts.append(expected)
+        if "gpu" in expected.counts:
+            samples.append(Sample("gpu_count_expected", NODE, expected.counts["gpu"]))
+    yield Batch(source=AGENT, facts=tuple(facts), samples=tuple(samples))
+
+
+def _expected(entry: Any, report: Report) -> Expected:
+    entry = checks.mapping(entry, "expect", report)
+    checks.unknown_keys(entry, ("gpu", "rdma"), "expect", report)
+    counts = {"gpu": checks.whole(entry["gpu"], "expect gpu", report)} if "gpu" in entry else {}
+    devices = set()
+    for name, wanted in checks.mapping(entry.get("rdma", {}), "expect rdma", report).items():
+        checks.unknown_keys(checks.mapping(wanted or {}, f"expect {name}", report), ("rate_gbps", "port"),
+                            f"expect {name}", report)
+        port = wanted.get("port", 1) if isinstance(wanted, dict) else 1
+        devices.add(rdma_port(str(name), checks.whole(port, "port", report)))
+    return Expected(frozenset(devices), counts)
+
+
+def host(entry: Any, report: Report) -> Batch:
+    """One poll of the host."""
+    entry = checks.mapping(entry, "host", report)
+    checks.unknown_keys(entry, _HOST, "host", report)
+    samples = tuple(Sample(name, NODE, checks.reading(_HOST[name], value, report))
+                    for name, value in entry.items() if name in _HOST)
+    return Batch(source="host", samples=samples)
+
+
+def pods(entry: Any, report: Report) -> Batch:
+    """Which pods use which GPU."""
+    by_device: dict[Device, tuple[PodRef, ...]] = {}
+    for name, listed in checks.mapping(entry, "pods", report).items():
+        device = Device(name) if str(name).startswith("gpu/") else gpu(str(name))
+        if not isinstance(listed, list):
+            report(f"pods of {name} must be a list")
+            continue
+        by_device[device] = tuple(_pod(one, report) for one in listed)
+    return Batch(source=AGENT, facts=(Pods(by_device),))
+
+
+def _pod(entry: Any, report: Report) -> PodRef:
+    entry = checks.mapping(entry, "a pod", report)
+    checks.unknown_keys(entry, ("uid", "namespace", "name"), "a pod", report)
+    return PodRef(*(checks.text(entry.get(key, ""), key, report) for key in ("uid", "namespace", "name")))
+
+
+def repaired(entry: Any, report: Report) -> Batch:
+    """The record that a remedy leaves."""
+    entry = checks.mapping(entry, "repaired", report)
+    checks.unknown_keys(entry, ("device", "action"), "repaired", report)
+    device = checks.text(entry.get("device"), "device", report)
+    action = checks.text(entry.get("action"), "action", report)
+    if action not in ACTIONS:
+        report(f"action must be one of {', '.join(ACTIONS)}, not {action!r}{checks.suggestion(action, ACTIONS)}")
+        return Batch(source=AGENT)
+    return Batch(source=AGENT, facts=(Repaired(Device(device), action),))
+
+
+def exporter(entry: Any, report: Report) -> str:
+    """A page of an exporter: checked only."""
+    entry = checks.mapping(entry, "exporter", report)
+    checks.unknown_keys(entry, ("name", "page", "error"), "exporter", report)
+    if "name" not in entry or ("page" in entry) == ("error" in entry):
+        report("exporter needs a name and either a page or an error")
+    for key in entry:
+        checks.text(entry[key], f"exporter {key}", report)
+    return "exporter"
+
+
+def sysfs(entry: Any, report: Report) -> str:
+    """A patch on the tree below /sys: checked only."""
+    for path, value in checks.mapping(entry, "sysfs", report).items():
+        if not isinstance(path, str) or path.startswith("/") or ".." in path.split("/"):
+            report(f"a sysfs path is relative and below /sys: {path!r}")
+        if isinstance(value, dict):
+            checks.unknown_keys(value, ("error", "link"), f"sysfs {path}", report)
+        elif value is not None:
+            checks.text(value, f"sysfs {path}", report)
+    return "sysfs"

@@ -1,0 +1,184 @@
+"""A recording, entry by entry: text → checked entries → what the engine is to be given."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nodeguard.config.yamltree import load_yaml
+from nodeguard.model.errors import Problem, UserError
+from nodeguard.model.sample import Batch, Booted
+from nodeguard.sources.kmsg_records import KernelLog
+from nodeguard.sources.recording import checks, gpus
+from nodeguard.sources.recording.others import exporter, host, node, pods, repaired, sysfs
+
+YAML_LIMIT = 64 << 20
+"""Characters of a YAML recording; longer ones are JSON Lines, which are read a line at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry of a recording, not yet checked."""
+
+    line: int
+    column: int
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """The agent restarts here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """What happens at ``at`` seconds: a batch, a restart, or (None) nothing but the end."""
+
+    at: float
+    what: Batch | Restart | None
+
+
+def entries_of_file(path: Path, problems: list[Problem]) -> Iterator[Entry]:
+    """Entries of a JSON Lines or YAML file. UserError when it cannot be read."""
+    try:
+        if path.suffix in (".jsonl", ".ndjson"):
+            with path.open(encoding="utf-8", errors="replace") as lines:
+                yield from _json_lines(lines, str(path), problems)
+        else:
+            yield from entries_of_yaml(path.read_text(encoding="utf-8", errors="replace"), str(path), problems)
+    except OSError as error:
+        raise UserError(f"cannot read the recording {path}: {error.strerror}") from error
+
+
+def _json_lines(lines: Iterable[str], file: str, problems: list[Problem]) -> Iterator[Entry]:
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            yield Entry(number, 1, json.loads(line))
+        except (ValueError, RecursionError) as error:
+            column = error.colno if isinstance(error, json.JSONDecodeError) else 1
+            problems.append(Problem(file, number, column, "", f"not JSON: {getattr(error, 'msg', error)}"))
+
+
+def entries_of_yaml(text: str, file: str, problems: list[Problem]) -> Iterator[Entry]:
+    """Entries of a YAML list."""
+    loaded = load_yaml(text, file, max_characters=YAML_LIMIT)
+    problems.extend(loaded.problems)
+    for document in loaded.documents:
+        if not isinstance(document.value, tuple):
+            problems.append(Problem(file, document.at.line, document.at.column, "", "a recording is a list of entries"))
+            continue
+        for item in document.items():
+            yield Entry(item.at.line, item.at.column, item.plain())
+
+
+class Recording:
+    """Checks entries and turns them into acts. Every mistake becomes a problem; the entry's rest goes on."""
+
+    def __init__(self, file: str, problems: list[Problem], new_kernel_log: Callable[[], KernelLog],
+                 note: Callable[[str], None]) -> None:
+        """``note`` takes one line for people, once for each kind of entry that is only checked and skipped."""
+        self._file, self._problems, self._note = file, problems, note
+        self._new_kernel_log = new_kernel_log
+        self.kernel_log = new_kernel_log()
+        self._gpus = gpus.Gpus()
+        self._kmsg_up = False
+        self._at = float("-inf")
+        self._entry = Entry(0, 0, None)
+        self._noted: set[str] = set()
+        self._convert: Mapping[str, Callable[[float, Any], Iterable[Batch | Restart | None]]] = {
+            "node": lambda _at, value: node(value, self._report),
+            "nvml": lambda at, value: (self._gpus.poll(at, value, self._report),),
+            "nvml_event": lambda _at, value: (gpus.event(value, self._report),),
+            "kmsg": self._kmsg, "kmsg_error": self._kmsg_error,
+            "exporter": self._skipped(exporter), "sysfs": self._skipped(sysfs),
+            "host": lambda _at, value: (host(value, self._report),),
+            "pods": lambda _at, value: (pods(value, self._report),),
+            "repaired": lambda _at, value: (repaired(value, self._report),),
+            "agent_restart": self._restart, "reboot": self._reboot,
+        }
+
+    def acts(self, entries: Iterable[Entry]) -> Iterator[Act]:
+        """What happens, in order. A bad entry costs itself only; see ``problems`` at the end."""
+        last: float | None = None
+        for entry in entries:
+            self._entry = entry
+            value = checks.mapping(entry.value, "an entry", self._report)
+            if "until" in value:
+                last = self._time(value, "until", ("until",))
+                continue
+            at = self._time(value, "at", ("at", *self._convert))
+            if at is None:
+                continue
+            for key, content in value.items():
+                convert = self._convert.get(key)
+                if convert is not None:
+                    yield from (Act(at, what) for what in convert(at, content))
+        if last is not None:
+            yield Act(last, None)
+
+    def _time(self, value: Mapping[Any, Any], key: str, valid: tuple[str, ...]) -> float | None:
+        checks.unknown_keys(value, valid, "an entry", self._report)
+        at = value.get(key)
+        if isinstance(at, bool) or not isinstance(at, int | float) or at - at != 0:
+            if value:
+                self._report(f"an entry needs {key!r}, in seconds")
+            return None
+        if at < self._at:
+            self._report(f"{key!r} must not go back: {at:g} comes after {self._at:g}")
+            return None
+        self._at = float(at)
+        return self._at
+
+    def _report(self, message: str) -> None:
+        entry = self._entry
+        self._problems.append(Problem(self._file, entry.line, entry.column, "", message))
+
+    def _skipped(self, check: Callable[[Any, checks.Report], str]) -> Callable[[float, Any], Iterable[Batch]]:
+        def convert(_at: float, value: Any) -> Iterable[Batch]:
+            what = check(value, self._report)
+            if what and what not in self._noted:
+                self._noted.add(what)
+                self._note(f"{self._file}: {what} entries are checked and skipped: nodeguard cannot read them yet")
+            return ()
+        return convert
+
+    def _kmsg(self, at: float, value: Any) -> Iterable[Batch]:
+        line = checks.text(value, "kmsg", self._report)
+        if not self._kmsg_up:
+            self._kmsg_up = True
+            yield gpus.up("kmsg")
+        told = self.kernel_log.feed([self.kernel_log.with_header(line, at)])
+        rest = self.kernel_log.drain()
+        yield from (batch for batch in (told, rest) if batch is not None)
+
+    def _kmsg_error(self, _at: float, value: Any) -> Iterable[Batch]:
+        if value == "EPIPE":
+            self.kernel_log.overrun()
+        elif value == "closed":
+            self._kmsg_up = False
+            self.kernel_log.reopened()
+            yield gpus.down("kmsg", "the kernel log was closed")
+        else:
+            self._report(f"kmsg_error must be EPIPE or closed, not {value!r}")
+
+    def _restart(self, _at: float, value: Any) -> Iterable[Restart]:
+        if value is not True:
+            self._report("agent_restart must be true")
+            return
+        state = json.loads(json.dumps(self.kernel_log.state()))
+        self.kernel_log = self._new_kernel_log()
+        self.kernel_log.restore(state)
+        self._gpus = gpus.Gpus()
+        yield Restart()
+
+    def _reboot(self, at: float, value: Any) -> Iterable[Batch]:
+        value = checks.mapping(value, "reboot", self._report)
+        checks.unknown_keys(value, ("boot_id",), "reboot", self._report)
+        boot_id = checks.text(value.get("boot_id"), "boot_id", self._report)
+        self.kernel_log = self._new_kernel_log()
+        self._gpus = gpus.Gpus()
+        self._kmsg_up = False
+        yield Batch(source="agent", facts=(Booted(boot_id, at),))

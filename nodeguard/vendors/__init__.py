@@ -1,0 +1,1 @@
+"""The only place that knows an accelerator brand; one package a vendor."""

@@ -1,0 +1,1 @@
+"""NVIDIA: what its kernel driver prints, and what its numbers mean."""

@@ -1,0 +1,1 @@
+"""Tests against a real control plane: etcd, API server, scheduler, controller manager."""

@@ -1,0 +1,336 @@
+"""The node writer's promises about whose entries it touches and what times it writes."""
+
+import json
+import random
+from collections.abc import Callable
+
+import pytest
+
+from nodeguard.kube.api import Object
+from nodeguard.model.errors import ApiConflict, ApiRefused, ApiUnavailable
+from nodeguard.model.intent import FAULTS_ANNOTATION
+from nodeguard.sinks.node import Pace
+
+from .rig import FAULTY, HEALTHY, NODE_PATH, OWN_TAINT, Rig, make_condition, make_fault, make_intent
+
+
+@pytest.fixture
+def rig() -> Rig:
+    """A writer that is not slowed down."""
+    return Rig(Pace(burst=10_000))
+
+
+def test_fault_is_told_by_two_requests_after_the_first_read(rig: Rig) -> None:
+    """Conditions and annotation go in one PATCH; its answer lets the taint follow without reading."""
+    rig.run()
+    rig.api.requests.clear()
+    rig.say(FAULTY)
+    assert [(one.method, one.path) for one in rig.api.requests] == [
+        ("PATCH", NODE_PATH + "/status"), ("PATCH", NODE_PATH)]
+    assert rig.condition == {
+        "type": "GpuMemoryFault", "status": "True", "reason": "GpuLost", "message": "a message",
+        "lastTransitionTime": rig.now(), "lastHeartbeatTime": rig.now()}
+    assert rig.taints == [OWN_TAINT]
+    assert rig.document["faults"] == [{
+        "rule": "gpu-lost", "device": "gpu/GPU-aaaa", "pci": "0000:3b:00.0", "severity": "critical",
+        "action": "reset_gpu", "effect": "evict", "scope": "device", "since": "2023-11-14T22:13:20.000Z", "count": 1,
+        "pods": [{"uid": "p1", "namespace": "train", "name": "rank-0"}]}]
+    assert "Ready" in rig.conditions
+    assert rig.node["metadata"]["annotations"]["somebody"] == "else"
+
+
+def test_recovery_leaves_an_empty_list_and_no_taint(rig: Rig) -> None:
+    """After a fault the condition is False, the taint gone, and the annotation says healthy instead of nothing."""
+    rig.say(FAULTY)
+    rig.say(HEALTHY, 5)
+    assert rig.condition["status"] == "False"
+    assert rig.taints == []
+    assert (rig.document["faults"], rig.document["cut"]) == ([], 0)
+
+
+def test_c43_alternating_reasons_keep_the_transition_time(rig: Rig) -> None:
+    """C43: reason and message may change for hours; lastTransitionTime stays while the status does."""
+    rig.say(FAULTY)
+    began = rig.condition["lastTransitionTime"]
+    for number in range(6):
+        rig.clock.advance(30)
+        name = "AB"[number % 2]
+        rig.say(make_intent([make_condition(reason=f"Reason{name}", message=f"A; B, worst {name}")], FAULTY.faults), 60)
+        assert rig.condition["reason"] == f"Reason{name}"
+        assert rig.condition["lastTransitionTime"] == began
+        assert rig.condition["lastHeartbeatTime"] > began
+
+
+def test_true_begins_with_the_oldest_fault_and_false_with_the_clearing(rig: Rig) -> None:
+    """A True status dates from the engine's ``since``, a False one from the moment of clearing."""
+    rig.clock.advance(100)
+    rig.say(make_intent([make_condition(since=1040.0)]))
+    assert rig.condition["lastTransitionTime"] == "2023-11-14T22:14:00Z"
+    rig.clock.advance(50)
+    rig.say(HEALTHY)
+    assert rig.condition["lastTransitionTime"] == rig.now()
+
+
+def test_time_is_of_the_first_true_though_it_was_never_written(rig: Rig) -> None:
+    """The oldest fault of an outage ends before the server is back: the status is True since it began all the same."""
+    rig.say(HEALTHY)
+    rig.api.fail("*", "/", ApiUnavailable("no answer"), times=10**6)
+    rig.say(make_intent([make_condition(since=990.0)]), 100)
+    rig.say(make_intent([make_condition(since=1050.0)]), 100)
+    rig.api.heal()
+    rig.run(20)
+    assert rig.condition["lastTransitionTime"] == "2023-11-14T22:13:10Z"
+
+
+def test_time_on_the_node_outlives_a_change_that_was_never_written(rig: Rig) -> None:
+    """True, then Unknown unseen by anybody, then True again: the Node's status never changed, nor does its time."""
+    rig.say(FAULTY)
+    rig.clock.advance(100)
+    rig.writer.publish(make_intent([make_condition("Unknown")]))
+    rig.say(make_intent([make_condition(since=1050.0, reason="Other")]), 5)
+    assert (rig.condition["reason"], rig.condition["lastTransitionTime"]) == ("Other", "2023-11-14T22:13:20Z")
+
+
+def test_time_that_stood_at_start_is_written_again(rig: Rig) -> None:
+    """After a restart somebody removes our condition: it returns with the time that stood there before."""
+    rig.say(HEALTHY)
+    began = rig.condition["lastTransitionTime"]
+    rig.clock.advance(600)
+    rig.restarted()
+    rig.say(HEALTHY, 5)
+    rig.api.edit(NODE_PATH, lambda node: node["status"]["conditions"].pop())
+    rig.writer.observe(rig.node)
+    rig.run(5)
+    assert rig.condition["lastTransitionTime"] == began
+
+
+def test_c44b_restart_never_blinks(rig: Rig) -> None:
+    """C44b: a new process writes nothing before its intent is ready, and keeps the time that stands on the Node."""
+    rig.say(FAULTY)
+    before = rig.node
+    rig.clock.advance(600)
+    rig.clock.step_wall(-7)
+    rig.api.requests.clear()
+    rig.restarted()
+    rig.say(make_intent([make_condition("Unknown")], ready=False), 9)
+    rig.say(FAULTY, 60)
+    assert rig.api.writes() == []
+    assert rig.node == before
+
+
+def test_c44c_recovery_while_the_server_is_away_ends_clean(rig: Rig) -> None:
+    """C44c: the recovery is retried through two minutes of 503 and dates from when it happened."""
+    rig.say(FAULTY)
+    rig.api.fail("*", "/", ApiUnavailable("503", status=503), times=10_000)
+    rig.say(HEALTHY)
+    cleared = rig.now()
+    rig.run(120)
+    assert rig.writer.status.pending_since == pytest.approx(1000.0)
+    assert rig.taints == [OWN_TAINT]
+    rig.api.heal()
+    rig.run(20)
+    assert (rig.condition["status"], rig.condition["lastTransitionTime"]) == ("False", cleared)
+    assert rig.taints == []
+    assert rig.writer.status.pending_since is None
+    assert [what for what, _ in rig.reports] == ["failing", "recovered"]
+
+
+def test_c44c_fault_while_the_server_is_away_has_its_original_time(rig: Rig) -> None:
+    """C44c: a fault that began in an outage of hours is written afterwards with the time at which it began."""
+    rig.say(HEALTHY)
+    rig.api.fail("*", "/", ApiUnavailable("no answer"), times=100_000)
+    rig.clock.advance(500)
+    rig.say(make_intent([make_condition(since=1480.0)], [make_fault(since=1480.0)], "GpuMemoryFault"))
+    rig.run(3 * 3600)
+    rig.clock.step_wall(-3600)
+    rig.api.heal()
+    healed = rig.now()
+    rig.run(20)
+    assert rig.condition["lastTransitionTime"] == "2023-11-14T22:21:20Z"
+    assert rig.document["faults"][0]["since"] == "2023-11-14T22:21:20.000Z"
+    assert rig.condition["lastHeartbeatTime"] >= healed
+
+
+def test_c44d_long_message_is_cut_and_clears(rig: Rig) -> None:
+    """C44d: forty ports in a message are cut to fit; state is elsewhere, so clearing works."""
+    message = "; ".join(f"port {number} of the fabric is down: Ü" for number in range(40))
+    rig.say(make_intent([make_condition(message=message)], FAULTY.faults, "GpuMemoryFault"))
+    told = rig.condition["message"]
+    assert len(told.encode()) <= 1024
+    assert told.startswith("port 0 of")
+    assert told.endswith(f"; and {40 - told.count('port')} more")
+    rig.say(HEALTHY, 5)
+    assert (rig.condition["status"], rig.taints) == ("False", [])
+
+
+def test_c45a_taint_added_meanwhile_is_kept(rig: Rig) -> None:
+    """C45a: [X] is read, Y is added, N is written: a conflict, a read, and then X, Y and N."""
+    rig.taint("X")
+    rig.run()
+    seen = len(rig.api.requests)
+    rig.writer.publish(FAULTY)
+    hit = iter([False, True])
+    rig.api.before("PATCH", NODE_PATH, lambda: rig.taint("Y") if next(hit) else None, times=2)
+    rig.run()
+    assert rig.taints == ["X=:NoSchedule", "Y=:NoSchedule", OWN_TAINT]
+    assert [one.method for one in rig.api.requests[seen:]] == ["PATCH", "PATCH", "GET", "PATCH"]
+    assert rig.writer.status.conflicts_total == 1
+
+
+def test_c45b_standing_taint_is_not_written_again(rig: Rig) -> None:
+    """C45b: with its own taint there already, no taint is written and none doubled."""
+    rig.taint("nodeguard.io/unhealthy", "GpuMemoryFault")
+    rig.say(FAULTY)
+    assert rig.taints == [OWN_TAINT]
+    assert [one.path for one in rig.api.writes()] == [NODE_PATH + "/status"]
+
+
+def test_c45c_removing_keeps_what_was_just_added(rig: Rig) -> None:
+    """C45c: N is removed while Z was just added: Z stays."""
+    rig.taint("X")
+    rig.say(FAULTY)
+    rig.writer.publish(HEALTHY)
+    hit = iter([False, True])
+    rig.api.before("PATCH", NODE_PATH, lambda: rig.taint("Z") if next(hit) else None, times=2)
+    rig.run()
+    assert rig.taints == ["X=:NoSchedule", "Z=:NoSchedule"]
+
+
+@pytest.mark.parametrize(("value", "effect", "after"), [
+    ("manual", "NoSchedule", ["nodeguard.io/unhealthy=manual:NoSchedule"]),
+    ("GpuMemoryFault", "NoExecute", ["nodeguard.io/unhealthy=GpuMemoryFault:NoExecute", OWN_TAINT]),
+])
+def test_c45d_a_persons_taint_under_our_key_stays(rig: Rig, value: str, effect: str, after: list[str]) -> None:
+    """C45d: our key with a value or effect that is not ours is never changed, and is reported once.
+
+    Key and effect are unique in the list, so where both are taken there is no room for ours.
+    """
+    rig.taint("nodeguard.io/unhealthy", value, effect)
+    rig.say(FAULTY, 5)
+    assert rig.taints == after
+    rig.say(HEALTHY, 5)
+    assert rig.taints == [f"nodeguard.io/unhealthy={value}:{effect}"]
+    assert [what for what, _ in rig.reports] == ["foreign_taint"]
+    assert f"{value}:{effect}" in rig.reports[0][1]
+
+
+def test_other_writers_entries_survive_500_rounds(rig: Rig) -> None:
+    """Somebody adds taints and conditions between reads and writes, 500 times: none is lost or doubled."""
+    chance = random.Random(45)  # noqa: S311 (a seed, not a secret)
+    others: list[str] = []
+
+    def act() -> None:
+        if chance.random() < 0.5:
+            others.append(f"other-{chance.random()}")
+            rig.taint(others[-1])
+            rig.api.edit(NODE_PATH, lambda node: node["status"]["conditions"].append({"type": others[-1]}))
+        if len(others) > 8:
+            gone = others.pop(chance.randrange(8))
+            rig.untaint(gone)
+            rig.api.edit(NODE_PATH, lambda node: node["status"].update(
+                conditions=[one for one in node["status"]["conditions"] if one["type"] != gone]))
+
+    rig.api.before("*", NODE_PATH, act, times=10**9)
+    for number in range(500):
+        rig.say((FAULTY, HEALTHY)[number % 2], 60)
+        assert [one for one in rig.taints if one != OWN_TAINT] == [f"{name}=:NoSchedule" for name in others]
+        assert (OWN_TAINT in rig.taints) == (number % 2 == 0)
+        assert rig.conditions.keys() == {*others, "Ready", "GpuMemoryFault"}
+    assert rig.writer.status.conflicts_total > 100
+
+
+def test_taint_value_follows_the_strongest_condition_in_place(rig: Rig) -> None:
+    """Another strongest condition changes the value of our taint, not its place in the list."""
+    rig.say(FAULTY)
+    rig.taint("X")
+    rig.say(make_intent([make_condition()], FAULTY.faults, "GpuLost"), 5)
+    assert rig.taints == ["nodeguard.io/unhealthy=GpuLost:NoSchedule", "X=:NoSchedule"]
+
+
+def test_type_that_no_rule_feeds_is_removed_if_we_wrote_it(rig: Rig) -> None:
+    """Also by a later process; a type of the same pattern that somebody else wrote stays."""
+    rig.api.edit(NODE_PATH, lambda node: node["status"]["conditions"].append({"type": "GpuOfOthers", "status": "True"}))
+    rig.say(make_intent([make_condition("False"), make_condition("False", type="GpuOld")]))
+    rig.restarted()
+    rig.say(HEALTHY, 5)
+    assert set(rig.conditions) == {"Ready", "GpuOfOthers", "GpuMemoryFault"}
+
+
+@pytest.mark.parametrize("spoil", [
+    lambda node: node["status"].update(conditions=[node["status"]["conditions"][0]]),
+    lambda node: node["status"]["conditions"][1].update(status="False"),
+    lambda node: node["spec"].update(taints=[]),
+    lambda node: node["metadata"]["annotations"].pop(FAULTS_ANNOTATION),
+    lambda node: node["metadata"]["annotations"].update({FAULTS_ANNOTATION: "{torn"}),
+])
+def test_what_somebody_else_changes_of_ours_is_written_again(rig: Rig, spoil: Callable[[Object], None]) -> None:
+    """A watcher's news that our condition, taint or annotation changed brings it back, with its old time."""
+    rig.say(FAULTY)
+    rig.run(5)
+    began = rig.condition["lastTransitionTime"]
+    rig.clock.advance(60)
+    rig.api.edit(NODE_PATH, spoil)
+    rig.writer.observe(rig.node)
+    rig.run(5)
+    assert (rig.condition["status"], rig.condition["lastTransitionTime"]) == ("True", began)
+    assert rig.taints == [OWN_TAINT]
+    assert [one["rule"] for one in rig.document["faults"]] == ["gpu-lost"]
+
+
+def test_late_news_from_the_watcher_is_ignored(rig: Rig) -> None:
+    """A watcher that still tells the Node as it was before our write causes no second write."""
+    old = rig.node
+    rig.say(FAULTY)
+    written = len(rig.api.writes())
+    rig.writer.observe(old)
+    rig.run(5)
+    assert len(rig.api.writes()) == written
+
+
+def test_taint_is_written_where_a_policy_refuses_the_status(rig: Rig) -> None:
+    """A refused status write is reported, and the taint still protects the node."""
+    rig.api.fail("PATCH", NODE_PATH + "/status", ApiRefused("403 denied by policy", status=403), times=100)
+    rig.say(FAULTY, 5)
+    assert rig.taints == [OWN_TAINT]
+    assert rig.reports == [("failing", "403 denied by policy")]
+
+
+def test_endless_conflicts_back_off(rig: Rig) -> None:
+    """A Node that changes between every read and write costs a bounded number of tries."""
+    rig.api.fail("PATCH", NODE_PATH, ApiConflict("409", status=409), times=10**6)
+    rig.say(FAULTY, 60)
+    assert len(rig.api.requests) < 150
+    rig.api.heal()
+    rig.run(20)
+    assert rig.taints == [OWN_TAINT]
+
+
+def test_missing_node_is_waited_for(rig: Rig) -> None:
+    """A Node that is not registered yet is said once and written as soon as it is there."""
+    node = rig.node
+    rig.api.remove(NODE_PATH)
+    rig.say(FAULTY, 60)
+    rig.api.add(NODE_PATH, node)
+    rig.run(20)
+    assert rig.taints == [OWN_TAINT]
+    assert [what for what, _ in rig.reports] == ["node_missing", "recovered"]
+
+
+def test_another_node_object_of_the_same_name_is_reported(rig: Rig) -> None:
+    """A new UID means another machine, or a new life of this one: the caller is told."""
+    rig.say(FAULTY)
+    rig.api.edit(NODE_PATH, lambda node: node["metadata"].update(uid="u2"))
+    rig.writer.observe(rig.node)
+    assert [what for what, _ in rig.reports] == ["node_replaced"]
+
+
+def test_annotation_stays_within_8_kib(rig: Rig) -> None:
+    """Faults that do not fit are left out from the weakest, and their number is told."""
+    faults = [make_fault(f"rule-{number}") for number in range(100)]
+    rig.say(make_intent([make_condition()], faults))
+    text = rig.node["metadata"]["annotations"][FAULTS_ANNOTATION]
+    assert len(text.encode()) <= 8192
+    kept = json.loads(text)["faults"]
+    assert [one["rule"] for one in kept] == [f"rule-{number}" for number in range(len(kept))]
+    assert len(kept) > 20
+    assert rig.document["cut"] == 100 - len(kept)
