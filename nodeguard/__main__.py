@@ -1,6 +1,7 @@
 """``nodeguard`` and ``python -m nodeguard``."""
 
 import argparse
+import importlib
 import os
 import sys
 from collections.abc import Sequence
@@ -12,21 +13,25 @@ from nodeguard.model.errors import NodeguardError, UserError
 EXIT_STOPPED, EXIT_CRASHED, EXIT_USER = 0, 1, 2
 
 
-def parser() -> argparse.ArgumentParser:
-    """The command line."""
+def parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
+    """The command line. Only the command in use is imported: the agent's memory holds nothing of the others."""
     top = argparse.ArgumentParser(
         prog="nodeguard", description="Sees a broken GPU, link or host and says so on the Kubernetes Node.",
         epilog="example: nodeguard demo")
     top.add_argument("--version", action="version", version=f"nodeguard {__version__}")
     commands = top.add_subparsers(metavar="COMMAND", required=True)
-    for command in COMMANDS:
-        command.add_parser(commands)
+    wanted = next((word for word in arguments if not word.startswith("-")), None)
+    for name, what in COMMANDS.items():
+        command = commands.add_parser(name, help=what, description=what[:1].upper() + what[1:] + ".")
+        if name == wanted:
+            importlib.import_module(f"nodeguard.cli.{name}").add_arguments(command)
     return top
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; its exit code."""
-    args = parser().parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    args = parser(words).parse_args(words)
     try:
         code = int(args.run(args))
         sys.stdout.flush()

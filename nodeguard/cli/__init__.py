@@ -1,6 +1,10 @@
 """The commands, one file each: parse, wire, print."""
 
-from nodeguard.cli import agent, demo, explain, replay, rules
-
-COMMANDS = (agent, demo, rules, replay, explain)
-"""Every command, in the order of ``--help``."""
+COMMANDS = {
+    "agent": "watch this node, and write conditions, an annotation and a taint on its Node",
+    "demo": "break a GPU of a simulated node and show the timeline; needs no GPU and no cluster",
+    "rules": "check and test rules, and print their JSON Schema",
+    "replay": "run a recording through the rules, as fast as the machine can",
+    "explain": "say what a rule, a signal or an Xid means",
+}
+"""Every command and what it does, in the order of ``--help``. Its module is the one of the same name here."""

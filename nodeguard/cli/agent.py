@@ -5,7 +5,6 @@ import os
 import signal
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from nodeguard.app.agent import Agent
 from nodeguard.config.options import AGENT_OPTIONS
@@ -15,18 +14,14 @@ from nodeguard.model.clock import SystemClock
 from nodeguard.model.errors import UserError
 from nodeguard.sinks.log import configure
 
-if TYPE_CHECKING:
-    from nodeguard.cli.rules import Subparsers
-
 _STACK = 512 * 1024
 """Bytes a thread; the default of 8 MiB is address space that a small container need not have."""
 
 
-def add_parser(subparsers: "Subparsers") -> None:
-    """Add the command ``agent``."""
-    parser = subparsers.add_parser(
-        "agent", help="watch this node, and write conditions, an annotation and a taint on its Node",
-        epilog="example: nodeguard agent --node-name gpu-7 --kubeconfig ~/.kube/config. "
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's flags."""
+    parser.epilog = (
+        "example: nodeguard agent --node-name gpu-7 --kubeconfig ~/.kube/config. "
                "Every flag is also an environment variable (--node-name: NODEGUARD_NODE_NAME) and a key of the "
                "settings file (node-name).")
     parser.add_argument("--settings", type=Path, metavar="FILE", help="settings file (YAML); flags go before it")

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nodeguard.app.agent import Agent
 from nodeguard.config.settings import resolve_agent_settings
@@ -22,18 +22,13 @@ from nodeguard.sim.node import SimulatedNode
 from nodeguard.sim.timeline import Watcher, annotation, condition, taint
 from nodeguard.sinks.log import configure
 
-if TYPE_CHECKING:
-    from nodeguard.cli.rules import Subparsers
-
 _NODES = "/api/v1/nodes"
 _CONDITION = "GpuMemoryFault"
 
 
-def add_parser(subparsers: "Subparsers") -> None:
-    """Add the command ``demo``."""
-    parser = subparsers.add_parser(
-        "demo", help="break a GPU of a simulated node and show the timeline; needs no GPU and no cluster",
-        epilog="example: nodeguard demo")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's flags."""
+    parser.epilog = "example: nodeguard demo"
     parser.add_argument("--kubeconfig", type=Path, metavar="FILE",
                         help="use this cluster's API, not the embedded server; the simulated node is removed after")
     parser.add_argument("--log", action="store_true", help="show the agent's own log on stderr")

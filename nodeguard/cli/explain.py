@@ -3,7 +3,6 @@
 import argparse
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from nodeguard.config.rules import load_rules
 from nodeguard.config.shipped import shipped_rules_dir
@@ -13,14 +12,10 @@ from nodeguard.model.rule import Bare, Clear, Companion, Level, Reference, Rule,
 from nodeguard.model.signals import SIGNALS
 from nodeguard.vendors.nvidia import xids
 
-if TYPE_CHECKING:
-    from nodeguard.cli.rules import Subparsers
 
-
-def add_parser(subparsers: "Subparsers") -> None:
-    """Add the command ``explain``."""
-    parser = subparsers.add_parser(
-        "explain", help="say what a rule, a signal or an Xid means", epilog="example: nodeguard explain xid 79")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's flags."""
+    parser.epilog = "example: nodeguard explain xid 79"
     parser.add_argument("kind", choices=("rule", "signal", "xid"), help="what to explain")
     parser.add_argument("name", help="its name, or an Xid's number")
     parser.add_argument("--rules", action="append", type=Path, metavar="DIR",

@@ -4,7 +4,7 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nodeguard.app.replay import Player, open_recording, transition_row
 from nodeguard.cli.rules import parse_soak
@@ -14,15 +14,10 @@ from nodeguard.model.errors import ConfigError, Problem
 from nodeguard.model.fault import Transition
 from nodeguard.sources.recording.reader import entries_of_file
 
-if TYPE_CHECKING:
-    from nodeguard.cli.rules import Subparsers
 
-
-def add_parser(subparsers: "Subparsers") -> None:
-    """Add the command ``replay``."""
-    parser = subparsers.add_parser(
-        "replay", help="run a recording through the rules, as fast as the machine can",
-        epilog="example: nodeguard replay night.jsonl --rules rules/ --output json")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's flags."""
+    parser.epilog = "example: nodeguard replay night.jsonl --rules rules/ --output json"
     parser.add_argument("file", type=Path, metavar="FILE", help="a recording: JSON Lines (.jsonl) or a YAML list")
     parser.add_argument("--rules", action="append", type=Path, metavar="DIR",
                         help="rules to use instead of the shipped ones; may be repeated")

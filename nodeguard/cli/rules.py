@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 (argparse names it nowhere else)
 
 
-def add_parser(subparsers: "Subparsers") -> None:
-    """Add the command ``rules`` with its own commands."""
-    rules = subparsers.add_parser("rules", help="check and test rules, and print their JSON Schema")
-    commands = rules.add_subparsers(metavar="COMMAND", required=True)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the commands of ``rules``."""
+    parser.epilog = "example: nodeguard rules check rules/"
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
     _add_check(commands)
     _add_test(commands)
     _add_schema(commands)

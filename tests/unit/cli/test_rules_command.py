@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeguard.cli.rules import add_parser
+from nodeguard.cli.rules import add_arguments
 from nodeguard.model.errors import UserError
 
 RULES = Path(__file__).parents[2] / "fixtures" / "rules"
@@ -14,8 +14,8 @@ RULES = Path(__file__).parents[2] / "fixtures" / "rules"
 
 def run(*words: str) -> int:
     parser = argparse.ArgumentParser()
-    add_parser(parser.add_subparsers())
-    args = parser.parse_args(["rules", *words])
+    add_arguments(parser)
+    args = parser.parse_args(words)
     return int(args.run(args))
 
 
