@@ -1,49 +1,78 @@
-"""How the API server applies a patch, as pure functions; what the fakes share.
+"""Merge patch (RFC 7396) and strategic merge patch, as pure functions: nothing given is changed.
 
-Only what nodeguard's objects need: RFC 7396, and of the strategic merge the one list with a merge key that it
-writes, ``conditions`` by ``type``. Every other list, ``taints`` above all, is replaced whole (core/v1 Node).
+Strategic merge differs in lists: those with a merge key are merged by it, all others are replaced. The keys are
+those of the Go types' ``patchMergeKey`` tags (k8s.io/api core/v1 and batch/v1, meta/v1); ``spec.taints`` and
+tolerations have none and are replaced whole.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
-from nodeguard.kube.api import Object
+MERGE_KEYS = {
+    "conditions": "type", "addresses": "type", "ownerReferences": "uid", "containers": "name", "initContainers": "name",
+    "volumes": "name", "env": "name", "volumeMounts": "mountPath", "imagePullSecrets": "name",
+}
+PRIMITIVE_SETS = frozenset({"finalizers"})
+"""Lists of plain values that are united instead of replaced."""
 
-_MERGE_KEYS = {"conditions": "type"}
+_DELETE_PRIMITIVES = "$deleteFromPrimitiveList/"
+
+Object = dict[str, Any]
 
 
-def merge(target: object, patch: object) -> Any:
-    """The target after a JSON merge patch (RFC 7396). Neither argument is changed."""
-    if not isinstance(patch, dict):
+def merge(old: Any, patch: Any) -> Any:
+    """RFC 7396: null removes, an object merges, anything else replaces."""
+    if not isinstance(patch, Mapping):
         return patch
-    merged = dict(target) if isinstance(target, dict) else {}
+    new: Object = dict(old) if isinstance(old, Mapping) else {}
     for key, value in patch.items():
         if value is None:
-            merged.pop(key, None)
+            new.pop(key, None)
         else:
-            merged[key] = merge(merged.get(key), value)
-    return merged
+            new[key] = merge(new.get(key), value)
+    return new
 
 
-def strategic(target: object, patch: object) -> Any:
-    """The target after a strategic merge patch. Neither argument is changed."""
-    if not isinstance(patch, dict):
-        return patch
-    merged = dict(target) if isinstance(target, dict) else {}
+def strategic(old: Mapping[str, Any], patch: Mapping[str, Any]) -> Object:
+    """Strategic merge of ``patch`` into ``old``, with ``$patch: delete`` and ``replace`` honoured."""
+    if patch.get("$patch") == "replace":
+        return {key: value for key, value in patch.items() if key != "$patch"}
+    if patch.get("$patch") == "delete":
+        return {}
+    new: Object = dict(old)
     for key, value in patch.items():
-        if value is None:
-            merged.pop(key, None)
-        elif key in _MERGE_KEYS and isinstance(value, list):
-            merged[key] = _merge_list(merged.get(key) or [], value, _MERGE_KEYS[key])
-        else:
-            merged[key] = strategic(merged.get(key), value)
-    return merged
+        if key.startswith(_DELETE_PRIMITIVES):
+            _delete_primitives(new, key.removeprefix(_DELETE_PRIMITIVES), value)
+        elif value is None:
+            new.pop(key, None)
+        elif not key.startswith("$"):  # $setElementOrder and $retainKeys only tell an order and a cleaning
+            new[key] = _strategic_value(key, new.get(key), value)
+    return new
 
 
-def _merge_list(target: list[Object], patch: list[Object], key: str) -> list[Object]:
-    merged = {item.get(key): item for item in target}
-    for item in patch:
-        if item.get("$patch") == "delete":
-            merged.pop(item.get(key), None)
+def _strategic_value(key: str, old: Any, value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return strategic(old if isinstance(old, Mapping) else {}, value)
+    if isinstance(value, list) and key in MERGE_KEYS:
+        return _merge_list(old or [], value, MERGE_KEYS[key])
+    if isinstance(value, list) and key in PRIMITIVE_SETS:
+        return [*(old or []), *(each for each in value if each not in (old or []))]
+    return value
+
+
+def _merge_list(old: list[Object], patch: list[Object], key: str) -> list[Object]:
+    """Known elements keep their place, new ones come last."""
+    if any(element.get("$patch") == "replace" for element in patch):
+        return [element for element in patch if "$patch" not in element]
+    merged = {element.get(key): element for element in old}
+    for element in patch:
+        name = element.get(key)
+        if element.get("$patch") == "delete":
+            merged.pop(name, None)
         else:
-            merged[item.get(key)] = strategic(merged.get(item.get(key)), item)
+            merged[name] = strategic(merged.get(name, {}), element)
     return list(merged.values())
+
+
+def _delete_primitives(new: Object, key: str, values: list[Any]) -> None:
+    new[key] = [each for each in new.get(key, []) if each not in values]

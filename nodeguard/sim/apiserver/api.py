@@ -5,7 +5,8 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, cast
 
-from nodeguard.sim.apiserver import objects, patching
+from nodeguard.kube import merge as patching
+from nodeguard.sim.apiserver import objects
 from nodeguard.sim.apiserver.errors import Refusal, expired, success
 from nodeguard.sim.apiserver.resources import Table, Target
 from nodeguard.sim.apiserver.selectors import number, selector
