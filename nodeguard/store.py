@@ -96,10 +96,10 @@ class Store:
         try:
             snapshot = _decoded(data)
         except _TornError as error:
-            return Loaded(notes=(self._set_aside("torn", str(error)),), torn=True)
+            return Loaded(notes=(self.set_aside("torn", str(error)),), torn=True)
         stored = str(snapshot["node_uid"])
         if stored and node_uid and stored != node_uid:
-            return Loaded(notes=(self._set_aside("foreign", f"it belongs to the node with UID {stored}"),))
+            return Loaded(notes=(self.set_aside("foreign", f"it belongs to the node with UID {stored}"),))
         self._known_uid = stored
         same_boot = bool(boot_id) and snapshot["boot_id"] == boot_id
         return Loaded(_part(snapshot, "node"), _part(snapshot, "boot") if same_boot else None, node_uid=stored)
@@ -139,7 +139,7 @@ class Store:
         finally:
             os.close(directory)
 
-    def _set_aside(self, kind: str, why: str) -> str:
+    def set_aside(self, kind: str, why: str) -> str:
         """Move the snapshot out of the way, keep the newest few of its kind, and say so."""
         prefix = f"{_FILE}.{kind}-"
         earlier = sorted(int(path.name.removeprefix(prefix)) for path in self._directory.glob(f"{prefix}*")

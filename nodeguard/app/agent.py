@@ -2,12 +2,12 @@
 
 import dataclasses
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from nodeguard.app.inbox import Inbox
 from nodeguard.app.person import cleared
-from nodeguard.app.remember import Remember, try_save
+from nodeguard.app.remember import Remember
 from nodeguard.app.rulesource import RuleSource
 from nodeguard.app.sinkset import SinkSet, cluster
 from nodeguard.config.settings import AgentSettings
@@ -25,7 +25,7 @@ from nodeguard.sources.kmsg_device import FileKmsgDevice
 from nodeguard.sources.runner import SourceThread
 from nodeguard.store import Store
 from nodeguard.vendors.nvidia.kernel_log import NvidiaKernelLog
-from nodeguard.vendors.nvidia.pci import kinds_here
+from nodeguard.vendors.nvidia.pci import Bus
 
 _TICK = 0.5
 """Seconds after which the loop turns with nothing to do: liveness, metrics, a look at the rules."""
@@ -52,21 +52,27 @@ class Agent:
         self._remember = Remember(self._store, clock, self._boot_id, self._note)
         node = self._first_look()
         self.rules = RuleSource(settings, log)
-        self.engine = Engine(self.rules.load(_labels(node)), node_name=settings.node_name, configured=("kmsg",),
-                             soak=settings.soak, baseline=self.rules.baseline())
+        rules, baseline = self.rules.load(_labels(node)), self.rules.baseline()
+        restored = self._remember.restore(
+            lambda: Engine(rules, node_name=settings.node_name, configured=("kmsg",), soak=settings.soak,
+                           baseline=baseline), node)
+        self.engine = restored.engine
+        self._needs_node = restored.needs_node and api is not None
         self._kmsg = KmsgSource(FileKmsgDevice(settings.kmsg), [NvidiaKernelLog()], clock,
                                 any_facility=settings.kmsg_any_facility, warn=self._note)
-        kernel_log = self._remember.restore(self.engine, node)
-        if kernel_log is not None:
-            self._kmsg.restore(kernel_log)
+        if restored.kernel_log is not None:
+            self._kmsg.restore(restored.kernel_log)
         self._sources = [SourceThread(self._kmsg, self._inbox.put, clock, self._source_failed)]
         self._sinks = SinkSet(log, None if api is None else cluster(api, settings.node_name, clock, log))
+        self._sinks.restore(restored.events)
         self.status = StatusServer(settings.listen, self._sinks.metrics, self._alive, self._ready)
         self._started = self._turned = clock.boot()
         self._saved_at = self._metrics_at = float("-inf")
-        self._intent = self.engine.intent()
-        self._dirty = True
+        self._intent = dataclasses.replace(self.engine.intent(), ready=False)
+        self._dirty = self._unsaved = True
         self._clear_words = ""
+        self._carried: list[Transition] = []
+        """Made outside a turn; the next one tells them."""
 
     def stop(self) -> None:
         """End :meth:`run`. From any thread or signal handler."""
@@ -77,9 +83,9 @@ class Agent:
         """Turn the loop until :meth:`stop`."""
         self._log.info("agent started", node=self._settings.node_name, boot_id=self._boot_id,
                        rules=len(self.engine.rules.rules), rules_hash=self.engine.rules.hash)
-        here = KindsHere(kinds_here(self._settings.sys_root))
+        here = KindsHere(Bus(self._settings.sys_root).kinds())
         well = (Sample("rules_invalid", NODE, 0), Sample("state_unwritable", NODE, 0))
-        self._take(Batch(source="agent", facts=(Booted(self._boot_id, 0.0), here), samples=well))
+        self._carried += self._take(Batch(source="agent", facts=(Booted(self._boot_id, 0.0), here), samples=well))
         self.status.start()
         self._sinks.start(lambda node: self._inbox.put(lambda: self._on_node(node)))
         for source in self._sources:
@@ -94,9 +100,9 @@ class Agent:
         self._turned = now = self._clock.boot()
         due = self.engine.next_due()
         wait = _TICK if due is None else min(max(due - now, 0.0), _TICK)
-        changed: list[Transition] = []
+        changed, self._carried = self._carried, []
         for item in self._inbox.take(wait, _AT_ONCE):
-            changed += self._take(item) if isinstance(item, Batch) else self._call(item)
+            changed += self._take(item) if isinstance(item, Batch) else item()
         changed += self.engine.step(self._clock.boot())
         changed += self._look_at_rules()
         self._publish(changed)
@@ -105,12 +111,8 @@ class Agent:
         transitions = self.engine.step(self._clock.boot(), batch)
         if batch.source == "kmsg":
             self._kmsg.settle(batch)
-        self._dirty = True
+        self._dirty = self._unsaved = True
         return transitions
-
-    def _call(self, item: Callable[[], None]) -> tuple[Transition, ...]:
-        item()
-        return ()
 
     def _look_at_rules(self) -> tuple[Transition, ...]:
         now = self._clock.boot()
@@ -126,28 +128,34 @@ class Agent:
         now = self._clock.boot()
         if self._dirty or changed:
             intent = self.engine.intent()
-            if not intent.ready and now - self._started >= _FIRST_WRITE_AFTER:
-                intent = dataclasses.replace(intent, ready=True)
-            self._intent = intent
-            self._sinks.tell(changed, intent)
             # a source that stays silent must not hold back the first write for ever
-            self._dirty = not intent.ready
-        if changed or now - self._saved_at >= _SAVE_EVERY:
-            self._save(now)
+            ready = (intent.ready or now - self._started >= _FIRST_WRITE_AFTER) and not self._needs_node
+            self._intent = intent = dataclasses.replace(intent, ready=ready)
+            self._sinks.tell(changed, intent)
+            self._dirty = not ready
+        events = self._sinks.compose(changed, self._intent.boot_id)
+        if changed or (self._unsaved and now - self._saved_at >= _SAVE_EVERY):
+            self._save(now, events)
+        # after the save: an Event told from a state that a crash then takes back would be told again, as another one
+        self._sinks.announce(events)
         if changed or now - self._metrics_at >= _METRICS_EVERY:
             self._metrics_at = now
             self._sinks.publish_metrics(self.engine, self._intent, self.rules.invalid)
 
-    def _save(self, now: float) -> None:
-        self._saved_at = now
-        failure = try_save(self._remember, self.engine, self._kmsg.state())
+    def _save(self, now: float, events: Sequence[Object] = ()) -> None:
+        self._saved_at, self._unsaved = now, False
+        failure = self._remember.try_save(self.engine, self._kmsg.state(), self._sinks.untold(events))
         if failure is not None:
             self._log.warning("state not saved", message=failure)
         known = self.engine.series.value("state_unwritable", NODE)
         if (failure is not None) != bool(known):
-            self._take(Batch(source="agent", samples=(Sample("state_unwritable", NODE, int(failure is not None)),)))
+            unwritable = Sample("state_unwritable", NODE, int(failure is not None))
+            self._carried += self._take(Batch(source="agent", samples=(unwritable,)))
 
-    def _on_node(self, node: Object) -> None:
+    def _on_node(self, node: Object) -> tuple[Transition, ...]:
+        if self._needs_node:
+            self._needs_node = False
+            self._remember.restore_annotation(self.engine, node)
         metadata = node.get("metadata") or {}
         shift = self._clock.wall() - self._clock.boot()
         words, wrong = cleared(metadata.get("annotations") or {}, shift)
@@ -157,8 +165,8 @@ class Agent:
                 self._log.warning("annotation not understood", message=sentence)
         uid = str(metadata.get("uid", ""))
         facts: tuple[Fact, ...] = (NodeIs(self._settings.node_name, uid), *words)
-        self._inbox.put(Batch(source="agent", facts=facts))
         self.rules.set_labels(_labels(node))
+        return self._take(Batch(source="agent", facts=facts))
 
     def _first_look(self) -> Object | None:
         if self._api is None:

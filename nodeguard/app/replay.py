@@ -9,13 +9,9 @@ from nodeguard.engine.engine import Engine
 from nodeguard.model.errors import Problem
 from nodeguard.model.fault import ACTIONS, EFFECTS, Fault, Transition, strongest
 from nodeguard.model.rule import RuleSet
-from nodeguard.model.sample import Batch, Booted
 from nodeguard.sources.kmsg_records import KernelLog
 from nodeguard.sources.recording.reader import Act, Entry, Recording, Restart
 from nodeguard.vendors.nvidia.kernel_log import NvidiaKernelLog
-
-UNNAMED_BOOT = "recorded"
-"""Boot ID of a recording that names none."""
 
 
 class Player:
@@ -25,7 +21,6 @@ class Player:
         """``soak`` in seconds; a replay has none unless asked for."""
         self._rules, self._soak = rules, soak
         self.engine = self._new_engine()
-        self.engine.step(float("-inf"), Batch(source="agent", facts=(Booted(UNNAMED_BOOT),)))
         self.at = 0.0
 
     def _new_engine(self) -> Engine:
@@ -36,7 +31,9 @@ class Player:
         for act in acts:
             self.at = act.at
             if isinstance(act.what, Restart):
+                yield from self.engine.step(act.at)
                 self.restart()
+                yield from self.engine.step(act.at)
             else:
                 yield from self.engine.step(act.at, act.what)
 

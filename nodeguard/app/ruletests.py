@@ -78,9 +78,25 @@ def _cases(file: str, document: Node, problems: list[Problem]) -> Iterator[Case]
 def _expectations(file: str, node: Node, problems: list[Problem]) -> Iterator[tuple[int, Mapping[str, Any]]]:
     for one in node.items():
         _unknown(file, one, _EXPECT_KEYS, problems)
-        content = one.plain()
-        if isinstance(content, dict):
+        content: Any = one.plain()
+        wrong = _wrong(content)
+        if wrong:
+            problems.append(Problem(file, one.at.line, one.at.column, "", wrong))
+        else:
             yield one.at.line, content
+
+
+def _wrong(expectation: Any) -> str:
+    """What is wrong with the form of an expectation; empty when nothing is."""
+    at = expectation.get("at") if isinstance(expectation, dict) else None
+    if isinstance(at, bool) or not isinstance(at, int | float):
+        return "an expectation needs 'at', in seconds"
+    faults = expectation.get("faults")
+    if faults is not None and not (isinstance(faults, list) and all(isinstance(fault, dict) for fault in faults)):
+        return "'faults' must be a list of mappings"
+    if not isinstance(expectation.get("conditions", {}), dict):
+        return "'conditions' must be a mapping"
+    return ""
 
 
 def _unknown(file: str, node: Node, valid: tuple[str, ...], problems: list[Problem]) -> None:
@@ -91,8 +107,7 @@ def _unknown(file: str, node: Node, valid: tuple[str, ...], problems: list[Probl
 
 
 def _time_of(expectation: tuple[int, Mapping[str, Any]]) -> float:
-    at = expectation[1].get("at")
-    return float(at) if isinstance(at, int | float) else 0.0
+    return float(expectation[1]["at"])
 
 
 def run_case(case: Case, rules: RuleSet, *, soak: float = 0.0) -> Outcome:

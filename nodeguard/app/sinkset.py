@@ -1,7 +1,7 @@
 """The agent's sinks, and the threads in which they write."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from nodeguard.engine.engine import Engine
@@ -36,7 +36,7 @@ def cluster(api: Api, node_name: str, clock: Clock, log: Log) -> Cluster:
 
 
 class SinkSet:
-    """Tells every sink, in the order log, Node, events, metrics."""
+    """Tells every sink. First log and Node, where milliseconds count; Events once they are on disk, then metrics."""
 
     def __init__(self, log: Log, cluster: Cluster | None) -> None:
         self.metrics = Metrics()
@@ -67,12 +67,29 @@ class SinkSet:
             self._cluster.watch.run(observed, stop)
 
     def tell(self, transitions: Sequence[Transition], intent: Intent) -> None:
-        """Announce what changed and what the Node should say. Never blocks."""
+        """Log what changed, and say what the Node should say. Never blocks."""
         for one in transitions:
             transition(self._log, one)
         if self._cluster is not None:
             self._cluster.node.publish(intent)
-            self._cluster.events.announce(transitions, intent.boot_id)
+
+    def compose(self, transitions: Sequence[Transition], boot_id: str) -> Sequence[Object]:
+        """The Events about what changed: to be kept by :meth:`untold` first, and then to be announced."""
+        return () if self._cluster is None else self._cluster.events.compose(transitions, boot_id)
+
+    def announce(self, events: Sequence[Object]) -> None:
+        """Tell Events. Never blocks."""
+        if self._cluster is not None:
+            self._cluster.events.enqueue(events)
+
+    def untold(self, coming: Sequence[Object] = ()) -> Object:
+        """For the store: Events that wait, and those ``coming``, so that none is lost with the process."""
+        return {} if self._cluster is None else self._cluster.events.state(coming)
+
+    def restore(self, untold: Mapping[str, object]) -> None:
+        """Take up Events that another process left. Before :meth:`start` only."""
+        if self._cluster is not None:
+            self._cluster.events.restore(untold)
 
     def publish_metrics(self, engine: Engine, intent: Intent, rules_invalid: str) -> None:
         """Refresh the Prometheus page."""

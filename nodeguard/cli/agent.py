@@ -3,7 +3,9 @@
 import argparse
 import os
 import signal
+import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from nodeguard.app.agent import Agent
@@ -37,6 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run until SIGTERM or SIGINT; 0 when stopped so."""
+    # at once: the first process of a container is not ended by a signal that it does not handle (pid_namespaces(7))
+    _on_signals(lambda: sys.exit(0))
     flags = {option.name: getattr(args, option.name) for option in AGENT_OPTIONS}
     settings = resolve_agent_settings(flags, os.environ, args.settings)
     api = None if settings.no_kube else connect(settings.kubeconfig)
@@ -46,7 +50,11 @@ def run(args: argparse.Namespace) -> int:
     threading.stack_size(_STACK)
     clock = SystemClock()
     agent = Agent(settings, clock, configure(settings.log_level, clock=clock), api)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: agent.stop())
+    _on_signals(agent.stop)
     agent.run()
     return 0
+
+
+def _on_signals(end: Callable[[], None]) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: end())

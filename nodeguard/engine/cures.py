@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from nodeguard.engine.faults import Open
 from nodeguard.engine.occurrences import SeenElsewhere
 from nodeguard.engine.series import Series
-from nodeguard.engine.trackers import StallTracker
+from nodeguard.engine.timed import StallTracker
 from nodeguard.model.device import NODE, Device, is_within
 from nodeguard.model.fault import EVIDENCE
 from nodeguard.model.sample import (
@@ -53,15 +53,16 @@ class Cures:
             case Missed(devices):
                 for series in list(engine.series.of_source(source, devices)):
                     engine.missed(series, source)
-            case SourceState(up, caught_up, _):
-                self._source_state(now, source, up=up, caught_up=caught_up)
+            case SourceState():
+                self._source_state(now, source, fact)
             case Stalled(device, since):
                 self._stalled(now, source, device, since)
             case Gap(lost):
                 engine.counts["kmsg_gaps_total"] += 1 if lost else 0
             case Repaired(device, action):
                 if action in _EVIDENCE_OF_ACTION:
-                    self.cure(_EVIDENCE_OF_ACTION[action], engine.inventory.resolve(device), now, f"repaired: {action}")
+                    where = None if device == NODE else engine.inventory.resolve(device)
+                    self.cure(_EVIDENCE_OF_ACTION[action], where, now, f"repaired: {action}")
             case Pods(by_device):
                 engine.inventory.pods = {engine.inventory.resolve(one): pods for one, pods in by_device.items()}
             case PersonCleared(rule, target, before):
@@ -106,34 +107,40 @@ class Cures:
         before = engine.inventory.identify(pci, device)
         slot_name = Device(f"gpu/{pci}")
         if before is not None and before != device:
-            self.cure("replace", before, now, f"{device} holds its slot now")
-            self.cure("replace", slot_name, now, f"{device} holds the slot now")
+            self._replaced(now, before, device)
+            self._replaced(now, slot_name, device)
+        engine.faults.rekey(slot_name, device, now)
         self._move_series(now, slot_name, device)
         engine.judges.rename(slot_name, device)
-        engine.faults.rekey(slot_name, device, now)
+        engine.seen.rename(slot_name, device)
+
+    def _replaced(self, now: float, old: Device, new: Device) -> None:
+        self.cure("replace", old, now, f"{new} holds its slot now")
+        self._forget(old)
+
+    def _forget(self, device: Device) -> None:
+        """Nothing that was read of a device counts any more."""
+        for series in [one for one in self._engine.series.all.values() if is_within(one.device, device)]:
+            self._drop(series)
+        self._engine.judges.forget(lambda other: not is_within(other, device))
 
     def _move_series(self, now: float, old: Device, new: Device) -> None:
         engine = self._engine
         moving = [series for series in engine.series.all.values() if is_within(series.device, old)]
         if not moving:
             return
-        state = engine.judges.state()
+        state = engine.judges.series_state(lambda series, _tracker: is_within(series.device, old))
         for series in moving:
             engine.series.drop(series)
             series.device = Device(new + series.device.removeprefix(old))
             if engine.series.get(*series.key) is None:
-                engine.series.all[series.key] = series
+                engine.series.add(series)
                 engine.judges.meet(series, now)
-        self._rename_holders(old, new)
+            else:
+                engine.judges.drop(series)
         for entry in state["series"]:
-            if is_within(entry[2], old):
-                entry[2] = new + entry[2].removeprefix(old)
-        engine.judges.restore({**state, "events": [], "across": {}, "absent": {}}, now)
-
-    def _rename_holders(self, old: Device, new: Device) -> None:
-        for fault in self._engine.faults.open.values():
-            fault.holders = {new + holder.removeprefix(old) if is_holder_of(holder, old) else holder
-                             for holder in fault.holders}
+            entry[2] = new + entry[2].removeprefix(old)
+        engine.judges.restore_series(state)
 
     def _present(self, now: float, source: str, kind: str, devices: frozenset[Device]) -> None:
         engine = self._engine
@@ -147,17 +154,25 @@ class Cures:
                     tracker.aged_out()
             engine.judges.leave(device)
 
-    def _source_state(self, now: float, source: str, *, up: bool, caught_up: bool) -> None:
+    def _source_state(self, now: float, source: str, told: SourceState) -> None:
         engine = self._engine
-        engine.sources.set_state(source, up=up, caught_up=caught_up)
+        engine.sources.set_state(source, up=told.up, caught_up=told.caught_up)
         series = engine.meet("source_up", NODE, (("source", source),), now)
-        series.known(1 if up else 0, "agent")
+        if told.deliberate and not told.up:
+            series.value = None
+            for tracker in series.trackers:
+                tracker.aged_out()
+            return
+        series.known(1 if told.up else 0, "agent")
         for tracker in series.trackers:
             tracker.sample(now, None)
 
     def _stalled(self, now: float, source: str, device: Device, since: float | None) -> None:
         engine = self._engine
         series = engine.meet("source_stalled_seconds", device, (("source", source),), now)
+        if since is not None and series.stalled_since is not None:
+            return  # a source that was restarted meanwhile meets the same silence
+        series.stalled_since = since
         for tracker in series.trackers:
             if isinstance(tracker, StallTracker):
                 tracker.since = since
@@ -187,12 +202,15 @@ class Cures:
     def _booted(self, now: float, boot_id: str, at: float | None) -> None:
         engine = self._engine
         known = engine.sources.boot_id
+        if known != boot_id or at is not None:
+            engine.sources.boot_at = float("-inf") if at is None else at
         if known == boot_id:
             return
         engine.sources.boot_id = boot_id
-        engine.sources.boot_at = float("-inf") if at is None else at
         if known:
             self._end_boot(now)
+        for series in engine.series.all.values() if not known else ():
+            series.memory = dict.fromkeys(series.memory, boot_id)
 
     def _end_boot(self, now: float) -> None:
         engine = self._engine
@@ -202,7 +220,6 @@ class Cures:
                 self._end(fault, now, "the node rebooted: judged anew")
         engine.sources.reboot()
         engine.inventory.reboot()
-        engine.judges.forget(lambda _device: False)
         engine.seen = SeenElsewhere()
         for series in list(engine.series.all.values()):
             if series.memory or series.lifetime:
@@ -211,22 +228,16 @@ class Cures:
                     tracker.aged_out()
             else:
                 self._drop(series)
+        engine.judges.forget(lambda _device: False)
+        engine.judges.take_over_without_series(now)
 
     def _drop(self, series: Series) -> None:
         self._engine.series.drop(series)
-        self._engine.judges.leave(series.device)
+        self._engine.judges.drop(series)
 
     def _renamed(self, now: float, old: Device, new: Device) -> None:
         engine = self._engine
         for fault in [fault for fault in engine.faults.open.values() if is_within(fault.device, old)]:
             self._end(fault, now, f"renamed: it is {new} now")
-        for series in [one for one in engine.series.all.values() if is_within(one.device, old)]:
-            self._drop(series)
-        engine.judges.forget(lambda device: not is_within(device, old))
+        self._forget(old)
         engine.inventory.seen.discard(old)
-
-
-def is_holder_of(holder: str, device: Device) -> bool:
-    """Whether a tracker's name is one of this device's."""
-    return holder.startswith((device + "{", device + "[", device + "/"))
-

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from operator import itemgetter
 
 from nodeguard.engine import intent as intents
 from nodeguard.engine.compile import Compiled
@@ -42,7 +43,7 @@ class Engine:
         self.faults = FaultTable(self._compiled.get, self.soak.soaking)
         self.faults.pci_of = self.inventory.pci
         self.faults.pods_of = self.inventory.pods_on
-        self.judges = Judges(rules, self.series, self.faults, self.sources, self._compiled)
+        self.judges = self._new_judges(rules)
         self.seen = SeenElsewhere()
         self.counts: Counter[str] = Counter()
         self.event_counts: Counter[tuple[str, Device, str]] = Counter()
@@ -50,6 +51,9 @@ class Engine:
         self.now = float("-inf")
         self._cures = Cures(self)
         self._soak_started = False
+
+    def _new_judges(self, rules: RuleSet) -> Judges:
+        return Judges(rules, self.series, self.faults, self.sources, self._compiled, self.inventory.here)
 
     def step(self, now: float, batch: Batch | None = None) -> tuple[Transition, ...]:
         """Advance to ``now``: timers that are due before it, then the batch, then timers due at it."""
@@ -78,14 +82,17 @@ class Engine:
         now = max(now, self.now)
         self.now = now
         state = self.judges.state()
-        names = {rule.name for rule in rules.rules}
+        hashes = {rule.name: rule.judging_hash for rule in rules.rules}
+        names = hashes.keys()
         for fault in [fault for fault in self.faults.open.values() if fault.rule not in names]:
             self.faults.close(fault, now, "the rule was removed")
         self.rules = rules
-        self.judges = Judges(rules, self.series, self.faults, self.sources, self._compiled)
+        self.judges = self._new_judges(rules)
         for series in self.series.all.values():
             self.judges.meet(series, now)
         self.judges.restore(state, now)
+        same = {name for name, value in state["hashes"].items() if value == hashes.get(name)}
+        self.judges.close_orphans(names - same, now)
         self._soak_started = True
         self.soak.enforce(rules, now, self._baseline)
         self.faults.refresh(now, "the rule was changed")
@@ -100,6 +107,8 @@ class Engine:
             self._take_part(now, batch.source, part, complete=False)
         for tracker in self.judges.quiet.values():
             tracker.quiet.run(now, running=tracker.may_run())
+        for timed in self.judges.timed():
+            timed.look(now)
 
     def _take_part(self, now: float, source: str, told: Told, *, complete: bool) -> None:
         for fact in told.facts:
@@ -116,12 +125,15 @@ class Engine:
         table = self.series.all
         for signal, device, value, labels in samples:
             series = table.get((signal, device, labels)) or self.meet(signal, device, labels, now)
-            if value is None or (series.saturates is not None and self._saturated(series, value)):
+            if value is None:
                 self.missed(series, source)
                 continue
-            before = series.value
+            if series.saturates is not None and not isinstance(value, str) and value >= series.saturates:
+                self._take_saturated(now, series, value, source)
+                continue
+            before = series.newest
             grown = series.known(value, source)
-            if series.remembers:
+            if series.remembers and value != before:
                 series.remember(value, self.sources.boot_id)
             if series.trackers or series.signal in self.judges.watched:
                 touched.append((series, grown, before))
@@ -140,11 +152,13 @@ class Engine:
             if series.signal in CURING_SIGNALS and series.value == 0 and before not in (None, 0):
                 self._cures.cure("reset", series.device, now, f"{series.signal} is back to 0", same_step=False)
 
-    def _saturated(self, series: Series, value: Value) -> bool:
-        if isinstance(value, str) or series.saturates is None or value < series.saturates:
-            return False
+    def _take_saturated(self, now: float, series: Series, value: float, source: str) -> None:
+        """The counter stopped at its maximum: its value is unknown, but it grew at least up to there."""
         self.counts["samples_saturated_total"] += 1
-        return True
+        grown = series.grown(value, source)
+        self.missed(series, source)
+        if grown:
+            self._judge(now, [(series, grown, None)])
 
     def meet(self, signal: str, device: Device, labels: Labels, now: float) -> Series:
         """The series under its device's best name, made if it is new."""
@@ -152,7 +166,7 @@ class Engine:
         series = self.series.get(signal, device, labels)
         if series is None:
             series = Series(signal, device, labels)
-            self.series.all[series.key] = series
+            self.series.add(series)
             self.inventory.meet(device)
             self.judges.meet(series, now)
         return series
@@ -193,14 +207,17 @@ class Engine:
         event = event._replace(device=self.inventory.resolve(event.device))
         self.inventory.meet(event.device)
         matching = self.judges.rules_for(event)
-        if self.seen.is_repeat(now, source, event):
+        telling = self.seen.telling(now, source, event)
+        if len(telling.sources) > 1:
             added = {**event.attributes, **({"text": event.text} if event.text else {})}
             self.faults.add_evidence(matching, event.device, added)
-            return
-        self.seen.keep_bounded(now, _SEEN_LIMIT)
-        self._count_event(event)
+        else:
+            self.seen.keep_bounded(now, _SEEN_LIMIT)
+            self._count_event(event)
         pod = self.inventory.only_pod(event.device)
-        for compiled in matching:
+        # a second source may know more of the occurrence than the first: rules that only now match count it
+        for compiled in [one for one in matching if one.name not in telling.rules]:
+            telling.rules.append(compiled.name)
             tracker = self.judges.event_tracker(compiled, event)
             if tracker is not None:
                 tracker.event(now, source, event, pod)
@@ -229,7 +246,7 @@ class Engine:
         if soak_due is not None and soak_due <= due:
             self.soak.expire(due)
             self.faults.refresh(due, "soak ended")
-        for key, tracker in list(self.judges.quiet.items()):
+        for key, tracker in sorted(self.judges.quiet.items(), key=itemgetter(0)):
             after = tracker.compiled.after
             end = None if after is None else tracker.quiet.due(after)
             if end is not None and end <= due:
@@ -247,7 +264,9 @@ class Engine:
         feeding = intents.feeding(shown)
         return Intent(
             boot_id=self.sources.boot_id, rules_hash=self.rules.hash, faults=tuple(feeding),
-            conditions=intents.conditions(self._compiled.values(), feeding, self.inventory.kinds, self._judged),
+            conditions=intents.conditions(
+                [one for one in self._compiled.values() if self.sources.readable(one.signal.sources)],
+                feeding, self.inventory.kinds, self._judged),
             taint=intents.taint_of(feeding), ready=self.sources.ready)
 
     def _judged(self, one: Compiled) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from nodeguard.engine.compile import Compiled
 from nodeguard.model.device import NODE, Device, kind_of, parent_of
@@ -51,6 +51,22 @@ class Open:
         return {"rule": self.rule, "device": self.device, "since": self.since, "last": self.last,
                 "count": self.count, "evidence": self.evidence, "key": self.key, "holders": sorted(self.holders),
                 "floor": self.floor, "shown": self.shown}
+
+
+class Claims(Protocol):
+    """What trackers say of faults."""
+
+    def claim(self, compiled: Compiled, device: Device, holder: str, now: float, what: Occurrence) -> None:
+        """The fault is there (again)."""
+        ...
+
+    def still(self, compiled: Compiled, device: Device, now: float) -> None:
+        """What opened it has not passed."""
+        ...
+
+    def release(self, compiled: Compiled, device: Device, holder: str, now: float, detail: str) -> None:
+        """``holder`` lets go."""
+        ...
 
 
 class FaultTable:
@@ -134,6 +150,7 @@ class FaultTable:
             was = fault.device
             del self.open[fault.rule, was]
             fault.device = Device(new + was.removeprefix(old))
+            fault.holders = {renamed_holder(holder, old, new) for holder in fault.holders}
             other = self.open.get((fault.rule, fault.device))
             if other is not None:
                 fault = _merged(other, fault)  # noqa: PLW2901 # the merged one stands for both from here on
@@ -213,6 +230,11 @@ def strength(fault: Fault) -> tuple[int, int, int, float, str, str]:
     """Sort key: the strongest fault first, then the oldest."""
     return (-EFFECTS.index(fault.effect), -SEVERITIES.index(fault.severity), -ACTIONS.index(fault.action),
             fault.since, fault.rule, fault.device)
+
+
+def renamed_holder(holder: str, old: Device, new: Device) -> str:
+    """A tracker's name after its device's true name became known."""
+    return new + holder.removeprefix(old) if holder.startswith((old + "{", old + "[", old + "/")) else holder
 
 
 def _merged(kept: Open, other: Open) -> Open:

@@ -73,6 +73,10 @@ class Inventory:
             self.kinds.add(kind)
         return gone
 
+    def here(self, kind: str) -> set[Device]:
+        """Devices of a kind that are, or should be, on the node; empty while nobody has said."""
+        return {device for device in (*self.seen, *self.expected) if kind_of(device) == kind}
+
     def meet(self, device: Device) -> None:
         """A reading or an occurrence names this device."""
         self.kinds.add(kind_of(device))
@@ -117,7 +121,9 @@ class Inventory:
     def boot_state(self) -> dict[str, Any]:
         """For the store: what this boot knows."""
         return {"slots": self.slots, "seen": sorted(self.seen), "lost": sorted(self.lost), "stored": self.stored,
-                "kinds": sorted(self.kinds)}
+                "kinds": sorted(self.kinds), "expected": sorted(self.expected), "counts": self.counts,
+                "pods": {device: [[pod.uid, pod.namespace, pod.name] for pod in pods]
+                         for device, pods in self.pods.items()}}
 
     def restore(self, node: Mapping[str, Any], boot: Mapping[str, Any] | None) -> None:
         """Take back what the two states gave; without this boot's, everything is of an earlier boot."""
@@ -129,3 +135,7 @@ class Inventory:
         self.lost = {Device(device) for device in boot["lost"]}
         self.stored = {Device(device): pci for device, pci in boot["stored"].items()}
         self.kinds |= set(boot["kinds"])
+        self.expected = frozenset(map(Device, boot["expected"]))
+        self.counts = {str(kind): int(count) for kind, count in boot["counts"].items()}
+        self.pods = {Device(device): tuple(PodRef(*map(str, pod)) for pod in pods)
+                     for device, pods in boot["pods"].items()}

@@ -12,7 +12,10 @@ from nodeguard.engine.engine import Engine
 from nodeguard.engine.faults import Open
 from nodeguard.engine.judges import RESTORED
 from nodeguard.engine.series import labels_of
-from nodeguard.model.device import Device, kind_of
+from nodeguard.model.device import KINDS, Device, kind_of
+from nodeguard.model.fault import ACTIONS, EFFECTS, SEVERITIES
+
+_SCALES = {"severity": SEVERITIES, "action": ACTIONS, "effect": EFFECTS}
 
 
 def node_part(engine: Engine) -> dict[str, Any]:
@@ -23,6 +26,7 @@ def node_part(engine: Engine) -> dict[str, Any]:
         "memory": [[series.signal, series.device, [list(pair) for pair in series.labels], series.memory]
                    for series in table if series.memory],
         "lifetime": [series.state() for series in table if series.lifetime],
+        "windows": engine.judges.lifetime_state(),
         "inventory": engine.inventory.node_state(),
         "soak": engine.soak.state(),
     }
@@ -69,7 +73,11 @@ def restore(engine: Engine, node: Mapping[str, Any], boot: Mapping[str, Any] | N
         engine.meet(signal, Device(device), labels_of({"labels": labels}), now).memory = dict(memory)
     if boot is not None:
         _restore_boot(engine, boot)
-    _adopt_events(engine, now, all_rules=boot is None)
+        engine.judges.take_over_without_series(now, _orphaned(engine))
+    else:
+        if "windows" in node:
+            engine.judges.restore_series(node["windows"], shift)
+        engine.judges.take_over_without_series(now)
 
 
 def _restore_boot(engine: Engine, boot: Mapping[str, Any]) -> None:
@@ -80,6 +88,10 @@ def _restore_boot(engine: Engine, boot: Mapping[str, Any]) -> None:
     for signal, device, code, count in boot["event_counts"]:
         engine.event_counts[signal, Device(device), code] = int(count)
     engine.judges.restore(boot["judges"], engine.now)
+
+
+def _orphaned(engine: Engine) -> set[str]:
+    return {fault.rule for fault in engine.faults.open.values() if RESTORED in fault.holders}
 
 
 def _restore_faults(engine: Engine, states: Any, *, shift: float) -> None:
@@ -96,16 +108,6 @@ def _restore_faults(engine: Engine, states: Any, *, shift: float) -> None:
 def _shown(words: Any) -> tuple[str, str, str, str | None]:
     severity, action, effect, would = words
     return str(severity), str(action), str(effect), None if would is None else str(would)
-
-
-def _adopt_events(engine: Engine, now: float, *, all_rules: bool) -> None:
-    orphans = {fault.rule for fault in engine.faults.open.values() if RESTORED in fault.holders or all_rules}
-    engine.judges.take_over({name for name in orphans if _has_no_series(engine, name)}, now)
-
-
-def _has_no_series(engine: Engine, rule: str) -> bool:
-    compiled = engine.judges.compiled[rule]
-    return compiled.is_event_rule or rule in engine.judges.absent or rule in engine.judges.across
 
 
 def restore_annotation(engine: Engine, annotation: Mapping[str, Any], *, boot_id: str, now: float,
@@ -127,17 +129,21 @@ def restore_annotation(engine: Engine, annotation: Mapping[str, Any], *, boot_id
             engine.inventory.restore_slot(str(row["pci"]), fault.device)
         engine.faults.adopt(fault)
         taken += 1
-    _adopt_events(engine, now, all_rules=False)
+    engine.judges.take_over_without_series(now, _orphaned(engine))
     return taken
 
 
 def _from_row(row: Mapping[str, Any], wall_to_engine: Mapping[str, float]) -> Open | None:
     if not isinstance(row, Mapping) or not isinstance(row.get("count", 1), int):
         return None
+    if not all(row.get(name) in scale for name, scale in _SCALES.items()):
+        return None
     rule, device, since = row.get("rule"), row.get("device"), wall_to_engine.get(str(row.get("since")))
     if not isinstance(rule, str) or not isinstance(device, str) or since is None:
+        return None
+    if kind_of(Device(device)) not in KINDS:
         return None
     count = max(1, row.get("count", 1))
     return Open(rule=rule, device=Device(device), since=since, last=since, count=count, evidence={},
                 key=f"annotation@{row.get('since')}", holders={RESTORED}, floor=count,
-                shown=_shown([row.get("severity", ""), row.get("action", ""), row.get("effect", ""), None]))
+                shown=(row["severity"], row["action"], row["effect"], None))

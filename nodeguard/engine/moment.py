@@ -7,6 +7,11 @@ from typing import Any
 from nodeguard.engine.trackers import BOOT_GRACE_SECONDS
 
 
+AGENT = "agent"
+FOLLOWED = frozenset({"kmsg", "nvml_events"})
+"""Sources that follow and do not poll: they have been read whole when nothing more waits."""
+
+
 @dataclass(slots=True)
 class Source:
     """A source, as far as the engine knows it."""
@@ -14,7 +19,9 @@ class Source:
     up: bool = True
     caught_up: bool = True
     polled: bool = False
-    """Whether it has brought readings since it came up."""
+    """Whether it has brought readings that were not left over from before."""
+    followed: bool = False
+    """Whether it was up and had read what waited, once. Neither this nor ``polled`` ends with a later blindness."""
 
 
 class Sources:
@@ -34,37 +41,49 @@ class Sources:
     def sees(self, source: str) -> bool:
         """See :class:`nodeguard.engine.trackers.Moment`. The agent itself always sees."""
         known = self.known.get(source)
-        return source == "agent" if known is None else known.up
+        return source == AGENT if known is None else known.up
 
     def told(self, source: str, *, readings: bool) -> None:
         """A batch came from this source."""
         known = self.known.get(source)
         if known is None:
             known = self.known[source] = Source()
-        known.polled = known.polled or readings
+        # readings among what waited at the start do not make it read whole
+        known.polled = known.polled or (readings and known.caught_up)
 
     def set_state(self, source: str, *, up: bool, caught_up: bool) -> None:
         """The source said whether it can see."""
         known = self.known.setdefault(source, Source())
         known.up = up
-        # what was caught up once stays judged: a later re-opening is a gap, not a beginning
-        known.caught_up = known.caught_up if known.polled else caught_up
-        known.polled = known.polled or (up and caught_up)
+        # what was caught up once stays so: a later re-opening is a gap, not a beginning
+        known.caught_up = known.followed or caught_up
+        known.followed = known.followed or (up and caught_up)
 
     def judged(self, sources: Iterable[str], *, events: bool) -> bool:
         """Whether a rule that reads one of ``sources`` has judged once: one of those that are here was read whole."""
         here = [name for name in (*self.known, *(self._configured or ())) if name.partition("/")[0] in sources]
-        if not here:
-            return True
-        states = [self.known.get(name) for name in here]
-        return any(state is not None and (state.up and state.caught_up if events else state.polled)
-                   for state in states)
+        if not here or AGENT in sources:
+            return True  # what the agent does not say of itself has not changed
+        return any(self._is_judged(name, events=events) for name in here)
+
+    def _is_judged(self, name: str, *, events: bool) -> bool:
+        known = self.known.get(name)
+        if known is None:
+            return False
+        return known.followed if events or name in FOLLOWED else known.polled
+
+    def readable(self, sources: Iterable[str]) -> bool:
+        """Whether this agent has one of these sources at all; a replay takes what comes."""
+        return self._configured is None or any(name in self._configured or name == AGENT for name in sources)
 
     @property
     def ready(self) -> bool:
         """Whether every configured source has been read whole once, or has said that it cannot see."""
-        return all(name in self.known and (self.known[name].polled or not self.known[name].up)
-                   for name in self._configured or ())
+        return all(self._is_ready(name) for name in self._configured or ())
+
+    def _is_ready(self, name: str) -> bool:
+        known = self.known.get(name)
+        return known is not None and (not known.up or self._is_judged(name, events=False))
 
     def reboot(self) -> None:
         """Every source starts anew."""
@@ -73,7 +92,7 @@ class Sources:
     def state(self) -> dict[str, Any]:
         """For the store."""
         return {"boot_at": None if self.boot_at == float("-inf") else self.boot_at,
-                "known": {name: [one.up, one.caught_up, one.polled] for name, one in self.known.items()}}
+                "known": {name: [one.up, one.caught_up, one.polled, one.followed] for name, one in self.known.items()}}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Take back what :meth:`state` gave."""

@@ -1,27 +1,28 @@
 """Trackers of events: bare rules and counts, and the recognition of one occurrence told by several sources."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from nodeguard.engine.compile import Compiled
-from nodeguard.engine.faults import FaultTable, Occurrence
+from nodeguard.engine.faults import Claims, Occurrence
 from nodeguard.engine.predicates import as_text
 from nodeguard.engine.trackers import Moment
 from nodeguard.engine.windows import EventWindow, QuietClock
-from nodeguard.model.device import Device
+from nodeguard.model.device import Device, is_within
 from nodeguard.model.rule import Count
 from nodeguard.model.sample import Attribute, Event
 
 SAME_OCCURRENCE_SECONDS = 5.0
 """Two sources that tell the same (device, code) within so long tell of one occurrence."""
 
-_SOURCES_REMEMBERED = 64
+_TELLINGS_REMEMBERED = 64
 
 
 class EventTracker:
     """A bare or ``count`` rule on one device (and one group of ``same`` attributes)."""
 
-    def __init__(self, compiled: Compiled, device: Device, group: str, faults: FaultTable, moment: Moment) -> None:
+    def __init__(self, compiled: Compiled, device: Device, group: str, faults: Claims, moment: Moment) -> None:
         self.compiled = compiled
         self.device = device
         self.group = group
@@ -83,6 +84,13 @@ class EventTracker:
         self.firing = False
         self._windows.clear()
 
+    def join(self, other: "EventTracker") -> None:
+        """``other`` counted for the same device under another name."""
+        self.firing = self.firing or other.firing
+        self._windows = {**other._windows, **self._windows}  # noqa: SLF001 # of its own class
+        if self.quiet.since is None or (other.quiet.since or 0.0) > self.quiet.since:
+            self.quiet = other.quiet
+
     def take_over(self, now: float) -> None:
         """See :class:`nodeguard.engine.trackers.Tracker`."""
         self.firing = True
@@ -97,7 +105,7 @@ class EventTracker:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Take back what :meth:`state` gave."""
         self.firing = bool(state["firing"])
-        self.quiet = QuietClock(**state["quiet"])
+        self.quiet = QuietClock.restored(state["quiet"])
         self._source = str(state["source"])
         if self._count is None:
             return
@@ -124,39 +132,56 @@ def _occurrence(source: str, event: Event, now: float) -> Occurrence:
     return Occurrence(evidence, key, event.at)
 
 
+@dataclass(slots=True)
+class Telling:
+    """One occurrence: when, who told it, and which rules counted it."""
+
+    at: float
+    sources: list[str]
+    rules: list[str]
+
+
 class SeenElsewhere:
     """Recognises an occurrence that another source told within the last seconds."""
 
     def __init__(self) -> None:
-        self._recent: dict[tuple[str, Device, str], list[tuple[float, list[str]]]] = {}
+        self._recent: dict[tuple[str, Device, str], list[Telling]] = {}
 
-    def is_repeat(self, now: float, source: str, event: Event) -> bool:
-        """Whether this is the same occurrence as another source's; remembers it either way."""
+    def telling(self, now: float, source: str, event: Event) -> "Telling":
+        """The occurrence that ``source`` tells of: a new one, or one that another source told just before."""
         key = (event.signal, event.device, as_text(event.attributes.get("code", "")))
         at = now if event.at is None else event.at
-        entries = [entry for entry in self._recent.get(key, ()) if abs(at - entry[0]) <= SAME_OCCURRENCE_SECONDS]
-        for _, sources in entries:
-            if source not in sources:
-                sources.append(source)
-                self._recent[key] = entries
-                return True
-        # equal sources are told apart by number, not kept: the newest few are enough to pair with
-        self._recent[key] = [*entries[-_SOURCES_REMEMBERED:], (at, [source])]
-        return False
+        entries = [entry for entry in self._recent.get(key, ()) if abs(at - entry.at) <= SAME_OCCURRENCE_SECONDS]
+        found = next((entry for entry in entries if source not in entry.sources), None)
+        if found is None:
+            found = Telling(at, [source], [])
+            # equal sources are told apart by number, not kept: the newest few are enough to pair with
+            entries = [*entries[-_TELLINGS_REMEMBERED:], found]
+        else:
+            found.sources.append(source)
+        self._recent[key] = entries
+        return found
+
+    def rename(self, old: Device, new: Device) -> None:
+        """A device's true name became known."""
+        for key in [key for key in self._recent if is_within(key[1], old)]:
+            entries = self._recent.pop(key)
+            renamed = (key[0], Device(new + key[1].removeprefix(old)), key[2])
+            self._recent[renamed] = [*self._recent.get(renamed, ()), *entries]
 
     def keep_bounded(self, now: float, limit: int) -> None:
         """Above ``limit`` devices and codes, drop what can no longer be a repeat."""
         if len(self._recent) <= limit:
             return
         horizon = now - 2 * SAME_OCCURRENCE_SECONDS
-        self._recent = {key: entries for key, entries in self._recent.items() if entries and entries[-1][0] >= horizon}
+        self._recent = {key: entries for key, entries in self._recent.items() if entries and entries[-1].at >= horizon}
 
     def state(self) -> list[list[Any]]:
         """For the store."""
-        return [[*key, [[at, sources] for at, sources in entries]] for key, entries in self._recent.items()]
+        return [[*key, [[one.at, one.sources, one.rules] for one in entries]] for key, entries in self._recent.items()]
 
     def restore(self, state: list[list[Any]]) -> None:
         """Take back what :meth:`state` gave."""
         self._recent = {(str(signal), Device(device), str(code)):
-                        [(float(at), list(sources)) for at, sources in entries]
+                        [Telling(float(at), list(sources), list(rules)) for at, sources, rules in entries]
                         for signal, device, code, entries in state}

@@ -7,6 +7,9 @@ from typing import Any
 from nodeguard.engine.compile import POLLS_TO_CLEAR, Compiled
 from nodeguard.engine.predicates import Truth
 
+_ROUNDING = 1e-6
+"""Seconds. A timer set for the end of a hold must find it full, however the sum of the two was rounded."""
+
 
 class Step(Enum):
     """What a sample did to a run."""
@@ -49,12 +52,13 @@ class Run:
         if self._since is None:
             self._since = now
         self._count += 1
-        return now - self._since
+        return now - self._since + _ROUNDING
 
     def _towards_open(self, now: float) -> Step:
         held = self._agree(now)
         hold = self._compiled.rule.hold
-        if held < hold.seconds or self._count < hold.samples:
+        samples = 1 if self._compiled.signal.steady else hold.samples
+        if held < hold.seconds or self._count < samples:
             return Step.NOTHING
         self.firing = True
         self.reset()

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from nodeguard.engine.compile import Compiled
-from nodeguard.engine.faults import FaultTable, Occurrence
-from nodeguard.engine.predicates import Truth, conjunction
+from nodeguard.engine.faults import Claims, Occurrence
+from nodeguard.engine.predicates import Truth, as_text, conjunction
 from nodeguard.engine.run import Run, Step
 from nodeguard.engine.series import Series
 from nodeguard.engine.windows import QuietClock, SumWindow
 from nodeguard.model.device import Device
-from nodeguard.model.rule import Increase, Left, Level, Rate
+from nodeguard.model.rule import Increase, Left, Rate
 from nodeguard.model.sample import Attribute  # noqa: TC001 # the other engine modules import it as this one does
 
 BOOT_GRACE_SECONDS = 300.0
@@ -62,8 +62,8 @@ class Tracker(Protocol):
         """For the store."""
         ...
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Take back what ``state`` gave."""
+    def restore(self, state: Mapping[str, Any], shift: float = 0.0) -> None:
+        """Take back what ``state`` gave; ``shift`` turns times of an earlier boot into this one's."""
         ...
 
 
@@ -84,7 +84,7 @@ def occurrence(series: Series, now: float) -> Occurrence:
 class LevelTracker:
     """A level or ``left`` rule on one series."""
 
-    def __init__(self, compiled: Compiled, series: Series, faults: FaultTable, moment: Moment) -> None:
+    def __init__(self, compiled: Compiled, series: Series, faults: Claims, moment: Moment) -> None:
         self.compiled = compiled
         self.device = series.device
         self._series = series
@@ -92,7 +92,7 @@ class LevelTracker:
         self._moment = moment
         self.run = Run(compiled)
         test = compiled.rule.test
-        self._left = frozenset(str(state) for state in test.states) if isinstance(test, Left) else None
+        self._left = frozenset(as_text(state) for state in test.states) if isinstance(test, Left) else None
 
     @property
     def holder(self) -> str:
@@ -120,7 +120,7 @@ class LevelTracker:
             return None
         if self._left is None:
             return self.compiled.truth(value, self.device)
-        verdict = self._has_left(str(value), now)
+        verdict = self._has_left(as_text(value), now)
         return conjunction(verdict, self.compiled.holds(self.device)) if verdict else verdict
 
     def _has_left(self, word: str, now: float) -> Truth:
@@ -160,66 +160,15 @@ class LevelTracker:
         """See :class:`Tracker`."""
         return self.run.state()
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: Mapping[str, Any], shift: float = 0.0) -> None:  # noqa: ARG002 # ends with the boot
         """See :class:`Tracker`."""
         self.run.restore(state)
-
-
-class SteadyTracker(LevelTracker):
-    """A level rule on a signal that is told only when it changes: time alone fills ``for`` and ``after``."""
-
-    def due(self) -> float | None:
-        """When the hold, or the time to clear, will be full if nothing changes."""
-        since = self.run.since
-        if since is None:
-            return None
-        hold = self.compiled.rule.hold.seconds
-        after = self.compiled.after
-        return since + (hold if not self.run.firing or after is None else after)
-
-    def fire(self, now: float) -> None:
-        """The timer is due: the value still stands."""
-        self.sample(now, None)
-
-
-class StallTracker(LevelTracker):
-    """A level rule on ``source_stalled_seconds``: its value grows by itself, so its limit is a timer."""
-
-    since: float | None = None
-
-    def due(self) -> float | None:
-        """When the call will have been out too long."""
-        test = self.compiled.rule.test
-        if self.since is None or self.run.firing or not isinstance(test, Level) or test.operator != "above":
-            return None
-        if not isinstance(test.operand, int | float):
-            return None
-        return self.since + test.operand + self.compiled.rule.hold.seconds
-
-    def fire(self, now: float) -> None:
-        """The timer is due."""
-        since, self.since = self.since, None
-        if since is None or (self.compiled.rule.require and not self.compiled.holds(self.device)):
-            return
-        self.run.take_over()
-        evidence: dict[str, Attribute] = {**dict(self._series.labels), "value": round(now - since, 3)}
-        self._faults.claim(self.compiled, self.device, self.holder, now,
-                             Occurrence(evidence, f"{self._series.source}@{since:.3f}"))
-
-    def state(self) -> dict[str, Any]:
-        """See :class:`Tracker`."""
-        return {**super().state(), "stalled_since": self.since}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """See :class:`Tracker`."""
-        super().restore(state)
-        self.since = state.get("stalled_since")
 
 
 class CounterTracker:
     """An ``increase`` or ``rate`` rule on one counter."""
 
-    def __init__(self, compiled: Compiled, series: Series, faults: FaultTable, moment: Moment) -> None:
+    def __init__(self, compiled: Compiled, series: Series, faults: Claims, moment: Moment) -> None:
         self.compiled = compiled
         self.device = series.device
         self._series = series
@@ -292,9 +241,10 @@ class CounterTracker:
         return {"firing": self.firing, "quiet": self.quiet.state(),
                 "windows": {source: window.state() for source, window in self._windows.items()}}
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: Mapping[str, Any], shift: float = 0.0) -> None:
         """See :class:`Tracker`."""
         self.firing = bool(state["firing"])
-        self.quiet = QuietClock(**state["quiet"])
-        self._windows = {str(source): SumWindow(self._span, [(float(at), float(amount)) for at, amount in items])
-                         for source, items in state["windows"].items()}
+        self.quiet = QuietClock.restored(state["quiet"], shift)
+        self._windows = {
+            str(source): SumWindow(self._span, [(float(at) + shift, float(amount)) for at, amount in items])
+            for source, items in state["windows"].items()}

@@ -96,3 +96,9 @@ class QuietClock:
     def state(self) -> Mapping[str, float | None]:
         """For the store."""
         return {"elapsed": self.elapsed, "since": self.since}
+
+    @classmethod
+    def restored(cls, state: Mapping[str, Any], shift: float = 0.0) -> "QuietClock":
+        """The clock that :meth:`state` told of; ``shift`` turns times of an earlier boot into this one's."""
+        since = state["since"]
+        return cls(float(state["elapsed"]), None if since is None else float(since) + shift)

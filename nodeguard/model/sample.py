@@ -75,6 +75,8 @@ class SourceState:
     up: bool
     caught_up: bool = True
     reason: str = ""
+    deliberate: bool = False
+    """It does not look, on purpose (quiesced, or the driver is still being installed): no fault of its own."""
 
 
 @dataclass(frozen=True, slots=True)

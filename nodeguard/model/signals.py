@@ -84,6 +84,8 @@ _GPU_LEVELS = (
     _gpu("gpu_memory_temperature_celsius", "gauge", "Temperature of the GPU memory."),
     _gpu("gpu_temperature_slowdown_celsius", "gauge", "Die temperature at which this GPU slows itself down."),
     _gpu("gpu_temperature_shutdown_celsius", "gauge", "Die temperature at which this GPU shuts down."),
+    _gpu("gpu_temperature_max_celsius", "gauge", "Highest die temperature of normal work."),
+    _gpu("gpu_memory_temperature_max_celsius", "gauge", "Highest memory temperature of normal work."),
     _gpu("gpu_power_watts", "gauge", "Power drawn."),
     _gpu("gpu_power_limit_watts", "gauge", "Power limit in force."),
     _gpu("gpu_utilization_ratio", "gauge", "Share of time a kernel was running, 0 to 1."),
@@ -115,6 +117,13 @@ _GPU_LEVELS = (
     _gpu("nvlink_state", "state", "State of one NVLink.", states=("active", "inactive"), labels=("link",)),
     _gpu("gpu_fabric_state", "state", "Registration with the NVLink fabric.",
          states=("not_supported", "not_started", "in_progress", "completed", "unhealthy")),
+    *(_gpu(f"nvlink_{error}_errors_total", "counter", f"NVLink {text}.", labels=("link",)) for error, text in (
+        ("replay", "packets sent again"), ("recovery", "link recoveries"), ("crc", "checksum errors"))),
+    _gpu("gpu_fabric_health_fault", "state", "A part of the NVLink fabric's health is at fault, 0 or 1.",
+         labels=("part",)),
+    *(_gpu(f"gpu_clock_violation_{policy}_seconds_total", "counter", f"Time that clocks were held down by {text}.")
+      for policy, text in (("power", "the power limit"), ("thermal", "temperature"),
+                           ("board_limit", "the board's limits"), ("reliability", "the reliability limit"))),
     Signal("gpu_count", "gauge", ("node",), ("nvml",), "GPUs that the driver can see."),
     Signal("gpu_count_expected", "gauge", ("node",), ("agent",), "GPUs that the operator says are here."),
 )

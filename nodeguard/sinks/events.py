@@ -3,7 +3,7 @@
 import hashlib
 import threading
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from nodeguard.kube.api import Api, Object
@@ -42,8 +42,8 @@ class EventWriter:
 
     Its guarantees, and the periods that follow from them:
 
-    1. **Once.** An Event's name is a hash of what happened, so telling it again after a crash is answered with
-       "already exists", which counts as told.
+    1. **Once, and not lost.** An Event's name is a hash of what happened, so telling it again after a crash is answered
+       with "already exists", which counts as told. What waits is in :meth:`state`, for the caller to keep on disk.
     2. **Never a flood.** Ten at once, then one each 10 s. When that is used up, all but the newest ten that wait are
        folded into one Event that says how many and of which rules.
     3. **It outlives an outage** with the newest 100, and their original times.
@@ -63,18 +63,50 @@ class EventWriter:
         self._queue: deque[Object] = deque()
         self._folded: Counter[str] = Counter()
         self._folded_from: Object | None = None
+        self._telling: Object | None = None
         self._written = self._folded_total = self._refused = 0
 
     def announce(self, transitions: Iterable[Transition], boot_id: str) -> None:
         """Take transitions to tell. Returns at once, from any thread."""
+        self.enqueue(self.compose(transitions, boot_id))
+
+    def compose(self, transitions: Iterable[Transition], boot_id: str) -> list[Object]:
+        """The Events that tell these transitions, for :meth:`enqueue`."""
         shift = self._clock.wall() - self._clock.boot()
-        events = [_event(self._node, boot_id, one, one.at + shift) for one in transitions if one.fault.effect != "none"]
+        told = [one for one in transitions if one.fault.effect != "none"]
+        events = [_event(self._node, boot_id, one, one.at + shift) for one in told]
+        names: Counter[str] = Counter()
+        for one, event in zip(told, events, strict=True):
+            name = event["metadata"]["name"]
+            names[name] += one.transition != "updated"
+            if names[name] > 1:
+                # a level that came, went and came again while nobody looked did so at one moment, and yet twice
+                event["metadata"]["name"] = f"{name}-{names[name]}"
+        return events
+
+    def enqueue(self, events: Sequence[Object]) -> None:
+        """Take Events to tell. Returns at once, from any thread."""
         if not events:
             return
         with self._lock:
             self._queue.extend(events)
             self._fold(_WAITING)
         self._wake.set()
+
+    def state(self, coming: Sequence[Object] = ()) -> Object:
+        """JSON-able: what has not been told yet, the one under way included, and what is ``coming``."""
+        with self._lock:
+            telling = [] if self._telling is None else [self._telling]
+            return {"waiting": [*telling, *self._queue, *coming][-_WAITING:], "folded": dict(self._folded),
+                    "folded_from": self._folded_from}
+
+    def restore(self, state: Mapping[str, object]) -> None:
+        """Take up what :meth:`state` gave another process. Before :meth:`run` only."""
+        waiting, folded, first = (state.get(key) for key in ("waiting", "folded", "folded_from"))
+        if isinstance(folded, dict) and isinstance(first, dict):
+            self._folded.update({str(reason): int(number) for reason, number in folded.items()})
+            self._folded_from = first
+        self.enqueue([event for event in waiting if isinstance(event, dict)] if isinstance(waiting, list) else [])
 
     def run(self, stop: threading.Event) -> None:
         """Write until ``stop`` is set; returns within half a second after, or when the request under way ends."""
@@ -95,6 +127,7 @@ class EventWriter:
                 wait = self._backoff.next(error.retry_after)
                 self._not_before = now + wait
                 return wait
+            self._telling = None
             self._bucket.take(now)
             self._backoff.reset()
         return self._bucket.wait(now) if self._queue or self._folded else _IDLE
@@ -110,8 +143,10 @@ class EventWriter:
                 self._fold(_BURST)
                 return None
             if self._folded_from is not None:
-                return self._and_more()
-            return self._queue.popleft() if self._queue else None
+                self._telling = self._and_more()
+            else:
+                self._telling = self._queue.popleft() if self._queue else None
+            return self._telling
 
     def _tell(self, event: Object) -> None:
         try:
@@ -127,6 +162,7 @@ class EventWriter:
 
     def _put_back(self, event: Object) -> None:
         with self._lock:
+            self._telling = None
             self._queue.appendleft(event)
             self._fold(_WAITING)
 
@@ -167,14 +203,18 @@ def _event(node: str, boot_id: str, transition: Transition, at: float) -> Object
 
 def _name(node: str, boot_id: str, transition: Transition) -> str:
     fault = transition.fault
-    deed = (node, boot_id, fault.rule, fault.device, transition.transition, fault.key or f"{fault.since:.3f}",
+    key = fault.key or f"{fault.since:.3f}"
+    if "@" in key and transition.transition == "closed":
+        # not a record but a moment: another life of the same level may have begun at it too
+        key += f"/{transition.at:.3f}"
+    deed = (node, boot_id, fault.rule, fault.device, transition.transition, key,
             fault.severity, fault.action, fault.effect, fault.would or "")
     return "nodeguard." + hashlib.sha256("\0".join(deed).encode()).hexdigest()[:32]
 
 
 def _message(transition: Transition) -> str:
     fault = transition.fault
-    told = f"{fault.device}: {fault.message}"
+    told = fault.message if fault.device in fault.message else f"{fault.device}: {fault.message}"
     if transition.transition == "closed":
         return f"cleared: {told} ({transition.detail})"
     cure = "" if fault.action == "none" else f"; needs {fault.action}"

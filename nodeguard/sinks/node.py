@@ -16,6 +16,8 @@ Report = Callable[[str, str], None]
 """Told (what, a sentence for people); ``what`` is one of the words in :class:`NodeWriter`."""
 
 _CONFLICT_TRIES = 6
+_TIMEOUT = 5.0
+"""Seconds: a connection that a firewall forgot is silent for ever, and the write is safe to repeat."""
 _IDLE = 60.0
 _STOP_CHECK = 0.5
 
@@ -88,6 +90,7 @@ class NodeWriter:
         self._lock = threading.Lock()
         self._intent: Intent | None = None
         self._view: NodeView | None = None
+        self._uid = ""
         self._memory = Memory()
         self._pending_since: float | None = None
         self._written_at = clock.boot()
@@ -205,26 +208,29 @@ class NodeWriter:
             raise conflict
 
     def _patch(self, path: str, body: Object, content_type: str) -> None:
-        answer = self._api.patch(path, body, content_type)
+        answer = self._api.patch(path, body, content_type, timeout=_TIMEOUT)
         self._writes += 1
         self._learn(answer)
 
     def _read(self) -> NodeView:
-        return self._learn(self._api.get(self._path))
+        return self._learn(self._api.get(self._path, timeout=_TIMEOUT))
 
     def _learn(self, node: Object) -> NodeView:
         """Take the newest state of the Node; a watcher may still be telling older ones."""
         view = view_of(node)
         with self._lock:
-            known = self._view
+            known, replaced = self._view, self._uid not in ("", view.uid)
             if known is not None and known.uid == view.uid and view.is_older_than(known):
                 return known
-            self._view = view
+            self._view, self._uid = view, view.uid
+            if replaced:
+                # what was wanted is about another machine: the caller says anew what it wants here
+                self._intent = None
             self._memory.adopt(view)
             if known is None:
                 self._written_at = self._clock.boot() - self._heartbeat_age(view)
-        if known is not None and known.uid != view.uid:
-            self._report("node_replaced", f"the Node is another object now: UID {view.uid}, before {known.uid}")
+        if replaced:
+            self._report("node_replaced", f"the Node is another object now: UID {view.uid}")
         return view
 
     def _heartbeat_age(self, view: NodeView) -> float:

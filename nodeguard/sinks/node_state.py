@@ -1,5 +1,6 @@
 """What the Node says, what it should say, and the difference: the pure half of the node writer."""
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -72,7 +73,7 @@ class Memory:
         self._transitions: dict[str, tuple[str, str]] = {}
         self._faults: dict[_FaultKey, str] = {}
         self._restored: frozenset[_FaultKey] | None = None
-        self._stood: Mapping[tuple[str, str, str], str] | None = None
+        self._stood: Mapping[tuple[str, str], tuple[str, str]] | None = None
 
     def note(self, intent: Intent, boot: float, wall: float) -> None:
         """Take the times of what is new in ``intent``, while both clocks are at hand."""
@@ -97,7 +98,7 @@ class Memory:
         if self._stood is None:
             boot = str((view.faults or {}).get("boot"))
             self._stood = {
-                (boot, str(fault.get("rule")), str(fault.get("device"))): str(fault.get("since"))
+                (str(fault.get("rule")), str(fault.get("device"))): (boot, str(fault.get("since")))
                 for fault in annotation.faults_of(view.faults) if unix_time(fault.get("since")) is not None
             }
 
@@ -108,8 +109,22 @@ class Memory:
     def opened(self, intent: Intent, fault: Fault) -> str:
         """When the fault opened. One that was open when this process began keeps the time that stood on the Node."""
         key = _key(intent, fault)
-        stood = (self._stood or {}).get(key[:3]) if key in (self._restored or ()) else None
-        return stood or self._faults[key]
+        made = self._faults[key]
+        stood = (self._stood or {}).get((fault.rule, fault.device)) if key in (self._restored or ()) else None
+        if stood is None:
+            return made
+        boot, since = stood
+        # over a reboot the same fault keeps its time but for a rounding error; a later one of its kind is another
+        return since if boot == intent.boot_id or _apart(since, made) < _ROUNDING else made
+
+
+_ROUNDING = 1.0
+"""Seconds by which a time may move when it is carried from one boot into another."""
+
+
+def _apart(one: str, other: str) -> float:
+    left, right = unix_time(one), unix_time(other)
+    return math.inf if left is None or right is None else abs(left - right)
 
 
 _FaultKey = tuple[str, str, str, float]

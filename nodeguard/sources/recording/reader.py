@@ -8,10 +8,13 @@ from typing import Any
 
 from nodeguard.config.yamltree import load_yaml
 from nodeguard.model.errors import Problem, UserError
-from nodeguard.model.sample import Batch, Booted
+from nodeguard.model.sample import Batch, Booted, Expected
 from nodeguard.sources.kmsg_records import KernelLog
 from nodeguard.sources.recording import checks, gpus
 from nodeguard.sources.recording.others import exporter, host, node, pods, repaired, sysfs
+
+UNNAMED_BOOT = "recorded"
+"""Boot ID before the first reboot, where a recording names none."""
 
 YAML_LIMIT = 64 << 20
 """Characters of a YAML recording; longer ones are JSON Lines, which are read a line at a time."""
@@ -42,30 +45,42 @@ class Act:
 def entries_of_file(path: Path, problems: list[Problem]) -> Iterator[Entry]:
     """Entries of a JSON Lines or YAML file. UserError when it cannot be read."""
     try:
-        if path.suffix in (".jsonl", ".ndjson"):
-            with path.open(encoding="utf-8", errors="replace") as lines:
+        with path.open(encoding="utf-8") as lines:
+            if path.suffix in (".jsonl", ".ndjson"):
                 yield from _json_lines(lines, str(path), problems)
-        else:
-            yield from entries_of_yaml(path.read_text(encoding="utf-8", errors="replace"), str(path), problems)
+            else:
+                yield from entries_of_yaml(lines.read(), str(path), problems)
     except OSError as error:
         raise UserError(f"cannot read the recording {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is no recording: it is not text in UTF-8") from error
 
 
 def _json_lines(lines: Iterable[str], file: str, problems: list[Problem]) -> Iterator[Entry]:
+    decode = json.JSONDecoder(parse_constant=_refuse).decode
+    number = 0
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
-            yield Entry(number, 1, json.loads(line))
+            yield Entry(number, 1, decode(line))
         except (ValueError, RecursionError) as error:
             column = error.colno if isinstance(error, json.JSONDecodeError) else 1
             problems.append(Problem(file, number, column, "", f"not JSON: {getattr(error, 'msg', error)}"))
+    if not number:
+        problems.append(Problem(file, 0, 0, "", "the recording is empty"))
+
+
+def _refuse(word: str) -> None:
+    raise ValueError(f"{word} is no number")
 
 
 def entries_of_yaml(text: str, file: str, problems: list[Problem]) -> Iterator[Entry]:
     """Entries of a YAML list."""
     loaded = load_yaml(text, file, max_characters=YAML_LIMIT)
     problems.extend(loaded.problems)
+    if not loaded.documents and not loaded.problems:
+        problems.append(Problem(file, 0, 0, "", "the recording is empty"))
     for document in loaded.documents:
         if not isinstance(document.value, tuple):
             problems.append(Problem(file, document.at.line, document.at.column, "", "a recording is a list of entries"))
@@ -87,9 +102,11 @@ class Recording:
         self._kmsg_up = False
         self._at = float("-inf")
         self._entry = Entry(0, 0, None)
+        self._booted = False
+        self._expected: tuple[Batch, ...] = ()
         self._noted: set[str] = set()
         self._convert: Mapping[str, Callable[[float, Any], Iterable[Batch | Restart | None]]] = {
-            "node": lambda _at, value: node(value, self._report),
+            "node": self._node,
             "nvml": lambda at, value: (self._gpus.poll(at, value, self._report),),
             "nvml_event": lambda _at, value: (gpus.event(value, self._report),),
             "kmsg": self._kmsg, "kmsg_error": self._kmsg_error,
@@ -102,29 +119,41 @@ class Recording:
 
     def acts(self, entries: Iterable[Entry]) -> Iterator[Act]:
         """What happens, in order. A bad entry costs itself only; see ``problems`` at the end."""
-        last: float | None = None
+        ended = False
         for entry in entries:
             self._entry = entry
-            value = checks.mapping(entry.value, "an entry", self._report)
-            if "until" in value:
-                last = self._time(value, "until", ("until",))
+            if not isinstance(entry.value, Mapping):
+                checks.mapping(entry.value, "an entry", self._report)
                 continue
-            at = self._time(value, "at", ("at", *self._convert))
-            if at is None:
-                continue
-            for key, content in value.items():
-                convert = self._convert.get(key)
-                if convert is not None:
-                    yield from (Act(at, what) for what in convert(at, content))
-        if last is not None:
-            yield Act(last, None)
+            if ended:
+                self._report("'until' is the last entry: nothing may come after it")
+                return
+            ended = "until" in entry.value
+            yield from self._until(entry.value) if ended else self._acts_of(entry.value)
+
+    def _until(self, value: Mapping[Any, Any]) -> Iterator[Act]:
+        at = self._time(value, "until", ("until",))
+        if at is not None:
+            yield Act(at, None)
+
+    def _acts_of(self, value: Mapping[Any, Any]) -> Iterator[Act]:
+        at = self._time(value, "at", ("at", *self._convert))
+        if at is None:
+            return
+        silent = True
+        for key, content in value.items():
+            convert = self._convert.get(key)
+            for what in convert(at, content) if convert is not None else ():
+                silent = False
+                yield Act(at, what)
+        if silent:
+            yield Act(at, None)
 
     def _time(self, value: Mapping[Any, Any], key: str, valid: tuple[str, ...]) -> float | None:
         checks.unknown_keys(value, valid, "an entry", self._report)
         at = value.get(key)
         if isinstance(at, bool) or not isinstance(at, int | float) or at - at != 0:
-            if value:
-                self._report(f"an entry needs {key!r}, in seconds")
+            self._report(f"an entry needs {key!r}, in seconds")
             return None
         if at < self._at:
             self._report(f"{key!r} must not go back: {at:g} comes after {self._at:g}")
@@ -144,6 +173,14 @@ class Recording:
                 self._note(f"{self._file}: {what} entries are checked and skipped: nodeguard cannot read them yet")
             return ()
         return convert
+
+    def _node(self, _at: float, value: Any) -> Iterable[Batch]:
+        for batch in node(value, self._report):
+            self._booted = self._booted or any(isinstance(fact, Booted) for fact in batch.facts)
+            expected = tuple(fact for fact in batch.facts if isinstance(fact, Expected))
+            if expected:
+                self._expected = (Batch(source=batch.source, facts=expected, samples=batch.samples),)
+            yield batch
 
     def _kmsg(self, at: float, value: Any) -> Iterable[Batch]:
         line = checks.text(value, "kmsg", self._report)
@@ -181,4 +218,8 @@ class Recording:
         self.kernel_log = self._new_kernel_log()
         self._gpus = gpus.Gpus()
         self._kmsg_up = False
+        if not self._booted:
+            self._booted = True
+            yield Batch(source="agent", facts=(Booted(UNNAMED_BOOT),))
         yield Batch(source="agent", facts=(Booted(boot_id, at),))
+        yield from self._expected

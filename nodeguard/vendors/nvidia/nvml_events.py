@@ -5,7 +5,7 @@ of 0xFFFFFFFF mean that no MIG instance is concerned.
 """
 
 from nodeguard.model.device import gpu, mig
-from nodeguard.model.sample import Attribute, Event, Sample, Told
+from nodeguard.model.sample import Attribute, Event, Told
 from nodeguard.vendors.nvidia.xids import xid_class
 
 DOUBLE_BIT = 0x2
@@ -19,7 +19,7 @@ XID_RECOVERY = 154
 
 
 def told_of(uuid: str, kind: int, data: int, gpu_instance: int, compute_instance: int) -> Told:
-    """The events and samples of one NVML event; nothing for a type that no rule is about."""
+    """The events of one NVML event; nothing for a type that no rule is about."""
     device = gpu(uuid)
     if gpu_instance != NO_INSTANCE:
         device = mig(device, gpu_instance, None if compute_instance == NO_INSTANCE else compute_instance)
@@ -34,6 +34,5 @@ def told_of(uuid: str, kind: int, data: int, gpu_instance: int, compute_instance
         return Told(events=(Event("gpu_ecc_double_bit_event", device),))
     if kind == UNAVAILABLE:
         return Told(events=(Event("gpu_unavailable_event", device),))
-    if kind == RECOVERY_ACTION:
-        return Told(samples=(Sample("gpu_recovery_action", gpu(uuid), data),))
+    # nvml.h defines the data of Xid events only: what a recovery action changed to is for the next poll to read
     return Told()

@@ -1,5 +1,6 @@
 """Transitions become Events on the Node, each once and never a flood."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -90,6 +91,20 @@ def test_another_occurrence_is_another_event(bench: Bench) -> None:
     assert len(bench.events) == 2
 
 
+def test_twice_at_one_moment_is_told_twice(bench: Bench) -> None:
+    """Lines that waited are judged at one moment: a level that came and went twice in them is four Events."""
+    bench.say(opened(), closed(), opened(), closed())
+    assert [one["reason"] for one in bench.events] == ["GpuLost", "GpuLostCleared"] * 2
+
+
+def test_second_life_of_a_moment_ends_too(bench: Bench) -> None:
+    """The level came, went and came again at one moment; its end, told later, is not taken for the first one's."""
+    first, end = opened(key="kmsg@5.000"), replace(closed(), fault=make_fault(key="kmsg@5.000"))
+    bench.say(first, end, first)
+    bench.say(replace(end, at=1003.0))
+    assert [one["reason"] for one in bench.events] == ["GpuLost", "GpuLostCleared"] * 2
+
+
 def test_each_change_of_a_fault_is_told(bench: Bench) -> None:
     """A fault that grows worse is told again, and the same change only once."""
     worse = replace(opened(action="replace_hw"), transition="updated")
@@ -136,3 +151,34 @@ def test_refused_event_costs_only_itself(bench: Bench) -> None:
     bench.api.fail("POST", COLLECTION, ApiRefused("422", status=422))
     bench.say(opened(0), opened(1))
     assert (len(bench.events), bench.writer.status.refused_total) == (1, 1)
+
+
+def test_what_waits_outlives_the_process(bench: Bench) -> None:
+    """Events that an outage held up, and those on their way to the writer, are told by the next process."""
+    bench.api.fail("POST", COLLECTION, ApiUnavailable("away"))
+    bench.say(opened(0))
+    coming = bench.writer.compose([opened(1)], "b1")
+    kept = json.loads(json.dumps(bench.writer.state(coming)))
+    bench.writer = EventWriter(bench.api, "gpu-7", bench.clock)
+    bench.writer.restore(kept)
+    bench.run(60)
+    assert len(bench.events) == 2
+
+
+def test_numbers_of_a_flood_outlive_the_process(bench: Bench) -> None:
+    """What was folded stays folded, and is told as a number."""
+    bench.say(*(opened(number) for number in range(1000)))
+    kept = json.loads(json.dumps(bench.writer.state()))
+    bench.writer = EventWriter(bench.api, "gpu-7", bench.clock)
+    bench.writer.restore(kept)
+    bench.run(10 * 60)
+    folded = [one["count"] for one in bench.events if one["reason"] == "NodeguardMoreEvents"]
+    assert sum(folded) + len(bench.events) - len(folded) == 1000
+
+
+@pytest.mark.parametrize("kept", [{}, {"waiting": 7, "folded": [], "folded_from": {}}, {"waiting": ["x", None]}])
+def test_strange_memory_is_left_out(bench: Bench, kept: dict[str, Any]) -> None:
+    """What has not the form of a state tells nothing and stops nothing."""
+    bench.writer.restore(kept)
+    bench.say(opened())
+    assert len(bench.events) == 1

@@ -214,11 +214,17 @@ def test_missing_node_is_waited_for(rig: Rig) -> None:
 
 
 def test_another_node_object_of_the_same_name_is_reported(rig: Rig) -> None:
-    """A new UID means another machine, or a new life of this one: the caller is told."""
+    """A new UID means another machine: the caller is told, and nothing is written until it says what it wants here."""
     rig.say(FAULTY)
-    rig.api.edit(NODE_PATH, lambda node: node["metadata"].update(uid="u2"))
+    fresh = {"metadata": {"name": "gpu-7", "uid": "u2"}, "spec": {}, "status": {"conditions": []}}
+    rig.api.remove(NODE_PATH)
+    rig.api.add(NODE_PATH, fresh)
     rig.writer.observe(rig.node)
+    rig.run(60)
     assert [what for what, _ in rig.reports] == ["node_replaced"]
+    assert rig.taints == []
+    rig.say(FAULTY)
+    assert rig.taints == [OWN_TAINT]
 
 
 def test_annotation_stays_within_8_kib(rig: Rig) -> None:
