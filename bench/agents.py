@@ -48,7 +48,7 @@ def agent(node: SimulatedNode, kubeconfig: Path | None, *, port: int, real_kmsg:
     """Start the agent, wait until it is ready, and end it."""
     command = [sys.executable, "-m", "nodeguard", "agent", "--node-name", node.name,
                "--proc-root", str(node.proc_root), "--sys-root", str(node.sys_root), "--state-dir", str(node.state_dir),
-               "--listen", f"127.0.0.1:{port}", "--log-level", "warning"]
+               "--listen", f"127.0.0.1:{port}", "--log-level", "warning", "--no-nvml"]
     command += ["--kmsg-any-facility"] if real_kmsg else ["--kmsg", str(node.log.path)]
     command += ["--no-kube"] if kubeconfig is None else ["--kubeconfig", str(kubeconfig)]
     with tempfile.TemporaryFile() as log, subprocess.Popen(command, stderr=log) as process:

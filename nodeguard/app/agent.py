@@ -5,6 +5,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from nodeguard.app.gpus import GpuSources, Quiet
 from nodeguard.app.inbox import Inbox
 from nodeguard.app.person import cleared
 from nodeguard.app.remember import Remember
@@ -17,7 +18,7 @@ from nodeguard.model.clock import Clock
 from nodeguard.model.device import NODE
 from nodeguard.model.errors import ApiError, UserError
 from nodeguard.model.fault import Transition
-from nodeguard.model.sample import Batch, Booted, Fact, KindsHere, NodeIs, Sample
+from nodeguard.model.sample import Batch, Booted, Expected, Fact, Gap, KindsHere, NodeIs, Sample
 from nodeguard.sinks.http import StatusServer
 from nodeguard.sinks.log import Log
 from nodeguard.sources.kmsg import KmsgSource
@@ -25,7 +26,6 @@ from nodeguard.sources.kmsg_device import FileKmsgDevice
 from nodeguard.sources.runner import SourceThread
 from nodeguard.store import Store
 from nodeguard.vendors.nvidia.kernel_log import NvidiaKernelLog
-from nodeguard.vendors.nvidia.pci import Bus
 
 _TICK = 0.5
 """Seconds after which the loop turns with nothing to do: liveness, metrics, a look at the rules."""
@@ -53,16 +53,18 @@ class Agent:
         node = self._first_look()
         self.rules = RuleSource(settings, log)
         rules, baseline = self.rules.load(_labels(node)), self.rules.baseline()
+        self._gpus = GpuSources(settings, clock, self._note)
         restored = self._remember.restore(
-            lambda: Engine(rules, node_name=settings.node_name, configured=("kmsg",), soak=settings.soak,
-                           baseline=baseline), node)
+            lambda: Engine(rules, node_name=settings.node_name, configured=("kmsg", *self._gpus.names),
+                           soak=settings.soak, baseline=baseline), node)
         self.engine = restored.engine
         self._needs_node = restored.needs_node and api is not None
         self._kmsg = KmsgSource(FileKmsgDevice(settings.kmsg), [NvidiaKernelLog()], clock,
                                 any_facility=settings.kmsg_any_facility, warn=self._note)
         if restored.kernel_log is not None:
             self._kmsg.restore(restored.kernel_log)
-        self._sources = [SourceThread(self._kmsg, self._inbox.put, clock, self._source_failed)]
+        self._sources = [SourceThread(source, self._inbox.put, clock, self._source_failed)
+                         for source in (self._kmsg, *self._gpus.sources)]
         self._sinks = SinkSet(log, None if api is None else cluster(api, settings.node_name, clock, log))
         self._sinks.restore(restored.events)
         self.status = StatusServer(settings.listen, self._sinks.metrics, self._alive, self._ready)
@@ -71,6 +73,7 @@ class Agent:
         self._intent = dataclasses.replace(self.engine.intent(), ready=False)
         self._dirty = self._unsaved = True
         self._clear_words = ""
+        self._quiet = Quiet(self._gpus, log)
         self._carried: list[Transition] = []
         """Made outside a turn; the next one tells them."""
 
@@ -83,9 +86,7 @@ class Agent:
         """Turn the loop until :meth:`stop`."""
         self._log.info("agent started", node=self._settings.node_name, boot_id=self._boot_id,
                        rules=len(self.engine.rules.rules), rules_hash=self.engine.rules.hash)
-        here = KindsHere(Bus(self._settings.sys_root).kinds())
-        well = (Sample("rules_invalid", NODE, 0), Sample("state_unwritable", NODE, 0))
-        self._carried += self._take(Batch(source="agent", facts=(Booted(self._boot_id, 0.0), here), samples=well))
+        self._carried += self._take(self._first_words())
         self.status.start()
         self._sinks.start(lambda node: self._inbox.put(lambda: self._on_node(node)))
         for source in self._sources:
@@ -96,6 +97,15 @@ class Agent:
         finally:
             self._end()
 
+    def _first_words(self) -> Batch:
+        """What the agent knows of its node and of itself before any source has spoken."""
+        facts: list[Fact] = [Booted(self._boot_id, 0.0), KindsHere(self._gpus.kinds)]
+        samples = [Sample("rules_invalid", NODE, 0), Sample("state_unwritable", NODE, 0)]
+        if self._settings.expect_gpus is not None:
+            facts.append(Expected(counts={"gpu": self._settings.expect_gpus}))
+            samples.append(Sample("gpu_count_expected", NODE, self._settings.expect_gpus))
+        return Batch(source="agent", facts=tuple(facts), samples=tuple(samples))
+
     def _turn(self) -> None:
         self._turned = now = self._clock.boot()
         due = self.engine.next_due()
@@ -105,12 +115,15 @@ class Agent:
             changed += self._take(item) if isinstance(item, Batch) else item()
         changed += self.engine.step(self._clock.boot())
         changed += self._look_at_rules()
+        self._quiet.look(self._clock.wall())
         self._publish(changed)
 
     def _take(self, batch: Batch) -> tuple[Transition, ...]:
         transitions = self.engine.step(self._clock.boot(), batch)
         if batch.source == "kmsg":
             self._kmsg.settle(batch)
+            if any(isinstance(fact, Gap) for fact in batch.facts):
+                self._gpus.poll_now()
         self._dirty = self._unsaved = True
         return transitions
 
@@ -165,7 +178,9 @@ class Agent:
                 self._log.warning("annotation not understood", message=sentence)
         uid = str(metadata.get("uid", ""))
         facts: tuple[Fact, ...] = (NodeIs(self._settings.node_name, uid), *words)
-        self.rules.set_labels(_labels(node))
+        labels = _labels(node)
+        self.rules.set_labels(labels)
+        self._quiet.ask(metadata.get("annotations") or {}, labels)
         return self._take(Batch(source="agent", facts=facts))
 
     def _first_look(self) -> Object | None:

@@ -7,6 +7,11 @@ from datetime import datetime
 from nodeguard.model.device import Device
 from nodeguard.model.sample import PersonCleared
 
+QUIESCE_ANNOTATION = "nodeguard.io/quiesce"
+UPGRADE_LABEL = "nvidia.com/gpu-driver-upgrade-state"
+"""Set by NVIDIA's driver upgrade controller while it works on a node (k8s-operator-libs, pkg/upgrade)."""
+_UPGRADE_AT_REST = frozenset({"", "unknown", "upgrade-required", "upgrade-done", "upgrade-failed"})
+
 CLEAR_ANNOTATION = "nodeguard.io/clear"
 
 _CLEAR = re.compile(r"([a-z0-9][a-z0-9-]*)(?:/([^@,\s]+))?@(\S+)")
@@ -29,6 +34,17 @@ def cleared(annotations: Mapping[str, object], wall_minus_boot: float) -> tuple[
         device = Device(match[2]) if match[2] else None
         found.append(PersonCleared(match[1], device, at - wall_minus_boot))
     return found, wrong
+
+
+def quiesced_until(annotations: Mapping[str, object], labels: Mapping[str, str]) -> float | None:
+    """Unix time until which the agent is asked to let go of the driver (infinite: while a label stands), or None.
+
+    ``nodeguard.io/quiesce=<RFC 3339 time>``; what cannot be read asks for nothing.
+    """
+    if labels.get(UPGRADE_LABEL, "") not in _UPGRADE_AT_REST:
+        return float("inf")
+    text = annotations.get(QUIESCE_ANNOTATION)
+    return _time(text) if isinstance(text, str) else None
 
 
 def _time(text: str) -> float | None:

@@ -18,6 +18,7 @@ from nodeguard.kube.client import KubeClient
 from nodeguard.model.clock import SystemClock
 from nodeguard.model.errors import ApiError, NodeguardError
 from nodeguard.sim.apiserver import EmbeddedApiServer
+from nodeguard.sim.driver import SimulatedDriver
 from nodeguard.sim.node import SimulatedNode
 from nodeguard.sim.timeline import Watcher, annotation, condition, taint
 from nodeguard.sinks.log import configure
@@ -38,7 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the timeline; exit 1 when something did not come in time."""
     name = f"nodeguard-demo-{time.monotonic_ns() % 10**8:08d}"
-    with _api(args.kubeconfig) as (api, where), SimulatedNode(name) as node:
+    with (_api(args.kubeconfig) as (api, where), SimulatedNode(name) as node,
+          SimulatedDriver.at(node.slots, node.uuids) as driver):
+        node.attach(driver)
         print(f"{where}; node {name} with {len(node.slots)} simulated GPUs")
         api.post(_NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
         try:

@@ -89,6 +89,12 @@ def _address(value: object) -> Address:
     return Address(host.strip("[]"), int(port))
 
 
+def _count(value: object) -> int:
+    if isinstance(value, bool) or not str(value).isdecimal() or int(str(value)) > 1024:
+        raise ValueError(f"must be a whole number of at most 1024, not {shown(value)}")
+    return int(str(value))
+
+
 def _level(value: object) -> str:
     if value not in LOG_LEVELS:
         raise ValueError(f"unknown level {shown(value)}{hint(value, LOG_LEVELS)}")
@@ -116,6 +122,10 @@ AGENT_OPTIONS: tuple[Option, ...] = (
            help="for tests: believe lines that programs wrote to the kernel log"),
     Option(name="nvml_library", parse=_path, default=None, metavar="PATH",
            help="libnvidia-ml.so.1 to load; default: the linker's"),
+    Option(name="no_nvml", parse=_switch, default=False, switch=True,
+           help="do not read NVML, although there are NVIDIA GPUs"),
+    Option(name="expect_gpus", parse=_count, default=None, metavar="N",
+           help="how many GPUs this node should have; default: no expectation"),
     Option(name="sys_root", parse=_path, default=Path("/sys"), metavar="DIR", help="where sysfs is mounted"),
     Option(name="proc_root", parse=_path, default=Path("/proc"), metavar="DIR", help="where procfs is mounted"),
     Option(name="state_dir", parse=_path, default=Path("/var/lib/nodeguard"), metavar="DIR",

@@ -30,6 +30,8 @@ class AgentSettings:
     kmsg: Path
     kmsg_any_facility: bool
     nvml_library: Path | None
+    no_nvml: bool
+    expect_gpus: int | None
     sys_root: Path
     proc_root: Path
     state_dir: Path

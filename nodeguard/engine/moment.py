@@ -6,7 +6,6 @@ from typing import Any
 
 from nodeguard.engine.trackers import BOOT_GRACE_SECONDS
 
-
 AGENT = "agent"
 FOLLOWED = frozenset({"kmsg", "nvml_events"})
 """Sources that follow and do not poll: they have been read whole when nothing more waits."""

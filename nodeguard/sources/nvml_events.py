@@ -69,6 +69,7 @@ class NvmlEventSource:
 
     def run(self, emit: Emit, stop: threading.Event) -> None:
         """Follow until ``stop`` is set."""
+        emit(_down("NVML was not opened yet"))
         while not stop.is_set():
             gpus = self._next(stop)
             if gpus:
@@ -89,7 +90,7 @@ class NvmlEventSource:
             while not stop.is_set() and self._gpus is gpus:
                 self._pass_on(watch.wait(_WAIT), emit)
         except NvmlError as error:
-            emit(Batch(source=SOURCE, facts=(SourceState(up=False, reason=str(error), deliberate=True),)))
+            emit(_down(str(error)))
             self._poll_now()
             self._clock.wait(stop, _AFTER_FAILURE)
         finally:
@@ -108,3 +109,8 @@ class NvmlEventSource:
         told = told_of(event.uuid, event.kind, event.data, event.gpu_instance, event.compute_instance)
         if told.events or told.samples:
             emit(Batch(source=SOURCE, samples=told.samples, events=told.events))
+
+
+def _down(reason: str) -> Batch:
+    """Never a blindness of its own: the poller says whether NVML answers, and the kernel log tells the same Xids."""
+    return Batch(source=SOURCE, facts=(SourceState(up=False, caught_up=False, reason=reason, deliberate=True),))

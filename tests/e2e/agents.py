@@ -150,7 +150,7 @@ class Rig:
     def arguments(self) -> list[str]:
         """The flags of :meth:`start`."""
         kmsg = self._kmsg or self.hardware.log.path
-        return ["--node-name", self.node, "--kubeconfig", str(self._kubeconfig), "--kmsg", str(kmsg),
+        return ["--node-name", self.node, "--no-nvml", "--kubeconfig", str(self._kubeconfig), "--kmsg", str(kmsg),
                 "--proc-root", str(self.hardware.proc_root), "--sys-root", str(self.hardware.sys_root),
                 "--state-dir", str(self.hardware.state_dir), "--listen", f"127.0.0.1:{self.port}"]
 

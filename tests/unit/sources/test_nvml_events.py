@@ -39,6 +39,7 @@ def rig() -> Iterator[Rig]:
     with SimulatedDriver(2) as driver:
         made = Rig(driver)
         made.thread.start()
+        assert made.next().facts
         made.source.opened(made.nvml.gpus().gpus)
         assert made.next().facts
         yield made
