@@ -65,7 +65,8 @@ class Agent:
             self._kmsg.restore(restored.kernel_log)
         self._sources = [SourceThread(source, self._inbox.put, clock, self._source_failed)
                          for source in (self._kmsg, *self._gpus.sources)]
-        self._sinks = SinkSet(log, None if api is None else cluster(api, settings.node_name, clock, log))
+        self._sinks = SinkSet(log, None if api is None else cluster(
+            api, settings.node_name, settings.namespace, clock, log))
         self._sinks.restore(restored.events)
         self.status = StatusServer(settings.listen, self._sinks.metrics, self._alive, self._ready)
         self._started = self._turned = clock.boot()
@@ -144,6 +145,7 @@ class Agent:
             # a source that stays silent must not hold back the first write for ever
             ready = (intent.ready or now - self._started >= _FIRST_WRITE_AFTER) and not self._needs_node
             self._intent = intent = dataclasses.replace(intent, ready=ready)
+            self._gpus.pods.ask(fault.device for fault in intent.faults)
             self._sinks.tell(changed, intent)
             self._dirty = not ready
         events = self._sinks.compose(changed, self._intent.boot_id)

@@ -9,6 +9,7 @@ from nodeguard.model.clock import Clock
 from nodeguard.sinks.log import Log
 from nodeguard.sources.nvml import NvmlSource
 from nodeguard.sources.nvml_events import NvmlEventSource
+from nodeguard.sources.pods import PodFinder, PodsSource
 from nodeguard.vendors.nvidia.nvml import Nvml
 from nodeguard.vendors.nvidia.pci import Bus
 
@@ -28,9 +29,12 @@ class GpuSources:
         self._followed = NvmlEventSource(self.nvml.watch, clock, self._polled.poll_all)
         self._polled.opened = self._followed.opened
         self._polled.closing = self._followed.closing
+        self.pods = PodsSource(
+            self.nvml, PodFinder(settings.proc_root, settings.kubelet_root, settings.pods_log_root), clock)
+        """Which pods hold faulty GPUs."""
         wanted = not settings.no_nvml and "gpu" in self.kinds
-        self.sources: tuple[Source, ...] = (self._polled, self._followed) if wanted else ()
-        self.names = tuple(source.name for source in self.sources)
+        self.sources: tuple[Source, ...] = (self._polled, self._followed, self.pods) if wanted else ()
+        self.names = (self._polled.name, self._followed.name) if wanted else ()
 
     def quiesce(self, *, on: bool) -> None:
         """Close NVML and keep away from it, or go back to work."""

@@ -12,6 +12,7 @@ from nodeguard.model.fault import Transition
 from nodeguard.model.intent import Intent
 from nodeguard.model.sample import Labels
 from nodeguard.sinks.events import EventWriter
+from nodeguard.sinks.lease import LeaseWriter
 from nodeguard.sinks.log import Log, transition
 from nodeguard.sinks.metrics import Metrics, MetricsSnapshot
 from nodeguard.sinks.node import NodeWriter
@@ -23,16 +24,17 @@ class Cluster:
 
     node: NodeWriter
     events: EventWriter
+    lease: LeaseWriter
     watch: NodeWatch
 
 
-def cluster(api: Api, node_name: str, clock: Clock, log: Log) -> Cluster:
+def cluster(api: Api, node_name: str, namespace: str, clock: Clock, log: Log) -> Cluster:
     """The writers for one Node."""
     def report(what: str, text: str) -> None:
         (log.info if what == "recovered" else log.warning)("node writer", what=what, message=text)
 
     return Cluster(NodeWriter(api, node_name, clock, report=report), EventWriter(api, node_name, clock),
-                   NodeWatch(api, node_name, clock))
+                   LeaseWriter(api, node_name, namespace, clock, report=report), NodeWatch(api, node_name, clock))
 
 
 class SinkSet:
@@ -56,6 +58,7 @@ class SinkSet:
 
         runs: Sequence[tuple[str, Callable[[threading.Event], None]]] = (
             ("node-writer", node.run), ("event-writer", self._cluster.events.run),
+            ("lease-writer", self._cluster.lease.run),
             ("node-watch", lambda stop: self._watch(observed, stop)))
         for name, run in runs:
             thread = threading.Thread(target=run, args=(self._stop,), name=name, daemon=True)
@@ -106,7 +109,9 @@ class SinkSet:
         node, events = self._cluster.node.status, self._cluster.events.status
         return {("node_writes_total", ()): node.writes_total, ("node_write_conflicts_total", ()): node.conflicts_total,
                 ("node_write_errors_total", ()): node.errors_total, ("events_written_total", ()): events.written_total,
-                ("events_folded_total", ()): events.folded_total, ("events_refused_total", ()): events.refused_total}
+                ("events_folded_total", ()): events.folded_total, ("events_refused_total", ()): events.refused_total,
+                ("lease_renewals_total", ()): self._cluster.lease.status.renewals_total,
+                ("lease_errors_total", ()): self._cluster.lease.status.errors_total}
 
     def stop(self, seconds: float) -> None:
         """Ask the writers to end; those in the middle of a request are left to the process's end."""

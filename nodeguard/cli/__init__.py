@@ -5,6 +5,8 @@ COMMANDS = {
     "demo": "break a GPU of a simulated node and show the timeline; needs no GPU and no cluster",
     "rules": "check and test rules, and print their JSON Schema",
     "replay": "run a recording through the rules, as fast as the machine can",
+    "brake": "stop agents from adding taints, for one rule or all, and let them again",
+    "doctor": "say what this node lets the agent see and do, and why not",
     "explain": "say what a rule, a signal or an Xid means",
 }
 """Every command and what it does, in the order of ``--help``. Its module is the one of the same name here."""

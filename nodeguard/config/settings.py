@@ -34,6 +34,8 @@ class AgentSettings:
     expect_gpus: int | None
     sys_root: Path
     proc_root: Path
+    kubelet_root: Path
+    pods_log_root: Path
     state_dir: Path
     rules: tuple[Path, ...]
     overrides: tuple[Path, ...]

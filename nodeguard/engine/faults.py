@@ -218,7 +218,7 @@ class FaultTable:
             rule=fault.rule, device=fault.device, pci=pci, severity=severity, action=action, effect=effect,
             would=would, scope=rule.scope, condition=rule.condition, message=_message(rule.message, fault, pci),
             runbook=rule.runbook, since=fault.since, last=fault.last, count=fault.count,
-            evidence=dict(fault.evidence), key=fault.key, pods=self.pods_of(fault.device))
+            evidence=dict(fault.evidence), key=fault.key, rule_hash=rule.content_hash, pods=self.pods_of(fault.device))
 
     def shown(self) -> list[Fault]:
         """Every fault that is not muted, strongest first."""

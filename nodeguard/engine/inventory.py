@@ -92,7 +92,7 @@ class Inventory:
     def pods_on(self, device: Device) -> tuple[PodRef, ...] | None:
         """Pods on a device or on its MIG instances; None: unknown."""
         found = [pods for used, pods in self.pods.items() if is_within(used, device)]
-        return tuple(pod for pods in found for pod in pods) if found else None
+        return tuple(dict.fromkeys(pod for pods in found for pod in pods)) if found else None
 
     def only_pod(self, device: Device) -> str | None:
         """UID of the pod on a device, when there is exactly one."""

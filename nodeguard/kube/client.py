@@ -149,7 +149,7 @@ class KubeClient:
     ) -> Any:
         return self._dynamic.request(
             method, path, serialize=False, query_params=list((params or {}).items()),
-            _request_timeout=(_CONNECT_TIMEOUT, timeout), **sent)
+            _request_timeout=(min(_CONNECT_TIMEOUT, timeout), timeout), **sent)
 
 
 class _TokenFile:

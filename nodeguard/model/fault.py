@@ -55,6 +55,10 @@ class Fault:
     count: int
     evidence: Mapping[str, str | int | float | bool]
     """The newest occurrence's attributes, or the value judged; for people and for the decision record."""
+    rule_hash: str = ""
+    """Content hash of the rule as it judged: the brake knows a rule by it."""
+    held: bool = False
+    """The brake keeps it from adding a taint."""
     key: str = ""
     """Identity of what opened it (source and record), so that announcing it again after a crash is the same deed."""
     pods: tuple[PodRef, ...] | None = None

@@ -65,6 +65,8 @@ def _entry(fault: Fault, since: str) -> Object:
         "rule": fault.rule, "device": fault.device, "pci": fault.pci, "severity": fault.severity,
         "action": fault.action, "effect": fault.effect, "scope": fault.scope, "since": since, "count": fault.count,
     }
+    if fault.held:
+        entry["held"] = True
     if fault.pods is not None:
         entry["pods"] = [{"uid": pod.uid, "namespace": pod.namespace, "name": pod.name} for pod in fault.pods]
     return entry

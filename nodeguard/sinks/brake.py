@@ -6,12 +6,15 @@ itself when the rule is changed. Only the first word decides, the others are for
 may leave all of it out. ``false`` as the first word is no brake.
 """
 
+import dataclasses
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from nodeguard.kube.api import READ_TIMEOUT, Api, Object
 from nodeguard.model.errors import ApiError, ApiNotFound
+from nodeguard.model.fault import EFFECTS, Fault
+from nodeguard.model.intent import Intent
 
 CONFIG_MAP = "nodeguard-brake"
 """Its name; the shipped Role lets agents read this one only."""
@@ -54,6 +57,19 @@ def held(brake: Brake, rule_name: str, content_hash: str) -> bool:
     """Whether this rule, as it is now, may add no taint."""
     hold = brake.rules.get(rule_name)
     return brake.everything is not None or (hold is not None and hold.content_hash in (ANY, content_hash))
+
+
+def braked(intent: Intent, brake: Brake) -> Intent:
+    """The intent as the brake leaves it: faults that it holds say so and ask for no taint."""
+    faults = tuple(
+        dataclasses.replace(fault, held=True) if _wants_taint(fault) and held(brake, fault.rule, fault.rule_hash)
+        else fault for fault in intent.faults)
+    taint = next((fault.condition for fault in faults if _wants_taint(fault) and not fault.held), None)
+    return dataclasses.replace(intent, faults=faults, taint=taint)
+
+
+def _wants_taint(fault: Fault) -> bool:
+    return EFFECTS.index(fault.effect) >= EFFECTS.index("noschedule")
 
 
 def read(api: Api, namespace: str) -> Brake:

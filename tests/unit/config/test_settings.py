@@ -27,7 +27,8 @@ def test_defaults() -> None:
     assert agent == AgentSettings(
         node_name="n1", kubeconfig=None, no_kube=False, namespace="nodeguard", kmsg=Path("/dev/kmsg"),
         kmsg_any_facility=False, nvml_library=None, no_nvml=False, expect_gpus=None,
-        sys_root=Path("/sys"), proc_root=Path("/proc"),
+        sys_root=Path("/sys"), proc_root=Path("/proc"), kubelet_root=Path("/var/lib/kubelet"),
+        pods_log_root=Path("/var/log/pods"),
         state_dir=Path("/var/lib/nodeguard"), rules=(shipped_rules_dir(),), overrides=(), rules_poll=1.0, soak=600.0,
         listen=Address("", 9820), log_level="info")
 
