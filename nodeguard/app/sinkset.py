@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from nodeguard.engine.engine import Engine
 from nodeguard.kube.api import Api, Object
@@ -11,6 +12,7 @@ from nodeguard.model.clock import Clock
 from nodeguard.model.fault import Transition
 from nodeguard.model.intent import Intent
 from nodeguard.model.sample import Labels
+from nodeguard.sinks.brake import read
 from nodeguard.sinks.events import EventWriter
 from nodeguard.sinks.lease import LeaseWriter
 from nodeguard.sinks.log import Log, transition
@@ -33,7 +35,8 @@ def cluster(api: Api, node_name: str, namespace: str, clock: Clock, log: Log) ->
     def report(what: str, text: str) -> None:
         (log.info if what == "recovered" else log.warning)("node writer", what=what, message=text)
 
-    return Cluster(NodeWriter(api, node_name, clock, report=report), EventWriter(api, node_name, clock),
+    node = NodeWriter(api, node_name, clock, report=report, brake=partial(read, api, namespace))
+    return Cluster(node, EventWriter(api, node_name, clock),
                    LeaseWriter(api, node_name, namespace, clock, report=report), NodeWatch(api, node_name, clock))
 
 

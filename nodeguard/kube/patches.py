@@ -87,6 +87,11 @@ def taint_patch(resource_version: str, taints: Sequence[Object]) -> Object:
     return {"metadata": {"resourceVersion": resource_version}, "spec": {"taints": list(taints)}}
 
 
+def has_own(current: Sequence[Object]) -> bool:
+    """Whether nodeguard's taint is there, whatever its value."""
+    return any(_is_own(taint) for taint in current)
+
+
 def _is_own(taint: Object) -> bool:
     return taint.get("key") == TAINT_KEY and taint.get("effect") == TAINT_EFFECT and is_own_type(taint.get("value"))
 

@@ -34,6 +34,10 @@ _BLANKS = re.compile(r"\s+")
 _HASH = re.compile(r"[0-9a-f]{16}")
 
 
+Wish = tuple[tuple[str, str, str], ...]
+"""Rule, content hash and device of every fault that asks for the taint."""
+
+
 @dataclass(frozen=True, slots=True)
 class Hold:
     """One brake."""
@@ -61,11 +65,18 @@ def held(brake: Brake, rule_name: str, content_hash: str) -> bool:
 
 def braked(intent: Intent, brake: Brake) -> Intent:
     """The intent as the brake leaves it: faults that it holds say so and ask for no taint."""
+    if not any(_wants_taint(fault) and held(brake, fault.rule, fault.rule_hash) for fault in intent.faults):
+        return intent
     faults = tuple(
         dataclasses.replace(fault, held=True) if _wants_taint(fault) and held(brake, fault.rule, fault.rule_hash)
         else fault for fault in intent.faults)
     taint = next((fault.condition for fault in faults if _wants_taint(fault) and not fault.held), None)
     return dataclasses.replace(intent, faults=faults, taint=taint)
+
+
+def wish_of(intent: Intent) -> Wish:
+    """What asks for the taint now."""
+    return tuple((fault.rule, fault.rule_hash, fault.device) for fault in intent.faults if _wants_taint(fault))
 
 
 def _wants_taint(fault: Fault) -> bool:

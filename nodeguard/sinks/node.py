@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 from nodeguard.kube.api import MERGE_PATCH, STRATEGIC_PATCH, Api, Object, node_path
 from nodeguard.kube.pace import Backoff, TokenBucket, spread_of
-from nodeguard.kube.patches import taint_patch
+from nodeguard.kube.patches import has_own, taint_patch
 from nodeguard.model.clock import Clock
 from nodeguard.model.errors import ApiConflict, ApiError, ApiNotFound, ApiRefused
 from nodeguard.model.intent import Intent
+from nodeguard.sinks.brake import Brake, Wish, braked, wish_of
 from nodeguard.sinks.node_state import Memory, NodeView, Plan, plan, taints_of, view_of
 
 Report = Callable[[str, str], None]
@@ -18,6 +19,7 @@ Report = Callable[[str, str], None]
 _CONFLICT_TRIES = 6
 _TIMEOUT = 5.0
 """Seconds: a connection that a firewall forgot is silent for ever, and the write is safe to repeat."""
+_BRAKE_AGAIN = 5.0
 _IDLE = 60.0
 _STOP_CHECK = 0.5
 
@@ -67,16 +69,19 @@ class NodeWriter:
        list made anew, six times at once, then after a back-off.
     4. **It outlives an outage.** The last intent is written when the server answers again, with the times at which
        things happened, not those of the write. ``lastTransitionTime`` moves with the status alone.
-    5. **No blink.** Nothing is written before the intent is ready; what stands on the Node until then stays.
+    5. **The brake is asked first.** Before the taint is added, and never before it is removed, the brake is read; while
+       it holds everything that asks for the taint, it is read again every five seconds.
+    6. **No blink.** Nothing is written before the intent is ready; what stands on the Node until then stays.
 
     Reports ``node_missing``, ``node_replaced`` (another UID: the caller's memory is about another machine),
     ``foreign_taint`` (somebody else holds the taint's key), ``failing`` and ``recovered``.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - three are needed, three have defaults
         self, api: Api, node_name: str, clock: Clock, *, pace: Pace | None = None,
-        report: Report = lambda _what, _text: None,
+        report: Report = lambda _what, _text: None, brake: Callable[[], Brake] = Brake,
     ) -> None:
+        """``brake`` is asked before the taint is added; it must answer soon, and with no brake when it cannot tell."""
         pace = pace or Pace()
         self._api = api
         self._path = node_path(node_name)
@@ -96,6 +101,9 @@ class NodeWriter:
         self._written_at = clock.boot()
         self._not_before = clock.boot()
         self._foreign: Object | None = None
+        self._read_brake = brake
+        self._brake, self._brake_at = Brake(), float("-inf")
+        self._braked_wish: Wish = ()
         self._failure: ApiError | None = None
         self._writes = self._conflicts = self._errors = 0
 
@@ -145,6 +153,7 @@ class NodeWriter:
     def _act(self, now: float) -> float:
         if self._view is None:
             self._read()
+        holding = self._ask_brake(now)
         intent, difference = self._difference(now)
         if intent is None or difference is None:
             self._note_success()
@@ -155,13 +164,27 @@ class NodeWriter:
             self._write(intent, difference)
         if wait == 0.0 or difference.nothing:
             self._note_success()
-        return wait
+        return min(wait, _BRAKE_AGAIN) if holding else wait
+
+    def _ask_brake(self, now: float) -> bool:
+        """Read the brake if a taint is about to be added; whether it holds something back now."""
+        with self._lock:
+            intent, view = self._intent, self._view
+        if intent is None or view is None or not intent.ready or intent.taint is None:
+            self._brake, self._braked_wish = Brake(), ()
+            return False
+        wish, holding = wish_of(intent), braked(intent, self._brake) != intent
+        stale = wish != self._braked_wish or now >= self._brake_at + _BRAKE_AGAIN
+        if stale and (holding or not has_own(view.taints)):
+            self._brake, self._brake_at, self._braked_wish = self._read_brake(), now, wish
+        return braked(intent, self._brake) != intent
 
     def _difference(self, now: float) -> tuple[Intent | None, Plan | None]:
         with self._lock:
             intent, view = self._intent, self._view
             if intent is None or view is None or not intent.ready:
                 return None, None
+            intent = braked(intent, self._brake)
             found = plan(view, intent, self._memory, self._clock.wall(),
                          beat=now >= self._written_at + self._heartbeat)
             if not found.urgent:

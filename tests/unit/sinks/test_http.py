@@ -88,6 +88,8 @@ def test_stop_is_quick_and_leaves_no_thread() -> None:
         server.stop()
         assert time.monotonic() - begin < 1.0
         assert silent.recv(1) == b""
+    for thread in set(threading.enumerate()) - before:
+        thread.join(1.0)  # it was told to end and may be at its last line
     assert set(threading.enumerate()) == before
     with StatusServer(("127.0.0.1", server.port), Page(), lambda: (True, ""), lambda: (True, "")) as second:
         assert second.port == server.port
