@@ -110,7 +110,7 @@ def _unlimited(*, real: bool) -> Iterator[None]:
         yield
         return
     before = _SWITCH.read_text()
-    _SWITCH.write_text("on")
+    _SWITCH.write_text("on\n")  # the kernel takes it with its newline only
     try:
         yield
     finally:

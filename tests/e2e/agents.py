@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 _LOOK = 0.01
 ROOT = Path(__file__).parents[2]
+FULL = os.environ.get("NODEGUARD_E2E_FULL") == "1"
+"""Whether to repeat and to wait as often and as long as the promises say, not only enough to notice a defect."""
 
 
 @functools.cache
