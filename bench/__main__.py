@@ -4,12 +4,13 @@ import argparse
 import sys
 from collections.abc import Callable, Mapping
 
-from bench import latency, overhead, replay
+from bench import latency, nvml, overhead, replay
 from bench.table import Row, show
 
 BENCHES: Mapping[str, Callable[[], list[Row]]] = {
     "replay": replay.run,
     "overhead": overhead.run,
+    "nvml": nvml.run,
     "latency": latency.run,
 }
 

@@ -54,14 +54,15 @@ def agent(node: SimulatedNode, kubeconfig: Path | None, *, port: int, real_kmsg:
     with tempfile.TemporaryFile() as log, subprocess.Popen(command, stderr=log) as process:
         running = Running(process.pid, port)
         try:
-            _await_ready(running, process)
+            await_ready(running, process)
             yield running
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait(10)
 
 
-def _await_ready(running: Running, process: "subprocess.Popen[bytes]") -> None:
+def await_ready(running: Running, process: "subprocess.Popen[bytes]") -> None:
+    """Wait until the agent answers that it is ready; RuntimeError when it ends or takes too long."""
     deadline = time.monotonic() + _START_SECONDS
     while not running.page("/readyz").startswith("ready"):
         if process.poll() is not None or time.monotonic() > deadline:

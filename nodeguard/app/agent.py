@@ -30,8 +30,8 @@ from nodeguard.vendors.nvidia.kernel_log import NvidiaKernelLog
 _TICK = 0.5
 """Seconds after which the loop turns with nothing to do: liveness, metrics, a look at the rules."""
 _AT_ONCE = 256
-_SAVE_EVERY = 5.0
-_METRICS_EVERY = 1.0
+_SAVE_EVERY = 15.0
+_METRICS_EVERY = 5.0
 _FIRST_WRITE_AFTER = 10.0
 _ALIVE_WITHIN = 15.0
 _FIRST_READ_TIMEOUT = 3.0
