@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from nodeguard.engine.compile import Compiled
 from nodeguard.model.fault import EFFECTS, Fault
 from nodeguard.model.intent import Condition, Status
+from nodeguard.model.text import camel_case
 
 MESSAGE_LIMIT = 1000
 """Characters; Kubernetes takes 32 KiB, people take a line or two."""
@@ -55,11 +56,6 @@ def _clear(name: str, *, known: bool) -> Condition:
     status: Status = "False" if known else "Unknown"
     return Condition(type=name, status=status, reason="NoFault" if known else "NotJudgedYet",
                      message="no fault is open" if known else "not every source has been read yet", since=None)
-
-
-def camel_case(rule: str) -> str:
-    """A rule's name as a condition's reason."""
-    return "".join(part[:1].upper() + part[1:] for part in rule.split("-"))
 
 
 def _message(faults: list[Fault]) -> str:

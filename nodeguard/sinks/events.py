@@ -12,7 +12,8 @@ from nodeguard.kube.patches import rfc3339
 from nodeguard.model.clock import Clock
 from nodeguard.model.errors import ApiConflict, ApiError, ApiUnavailable
 from nodeguard.model.fault import Transition
-from nodeguard.sinks.text import camel_case, cut
+from nodeguard.model.text import camel_case
+from nodeguard.sinks.text import cut
 
 COLLECTION = "/api/v1/namespaces/default/events"
 """Events about objects without a namespace live in ``default`` (core/v1 Event validation)."""

@@ -17,8 +17,3 @@ def cut(text: str, longest: int = LONGEST) -> str:
         if len(short.encode()) <= longest:
             return short
     return text.encode()[: longest - len("…".encode())].decode(errors="ignore") + "…"
-
-
-def camel_case(rule: str) -> str:
-    """A rule's name as Kubernetes writes reasons: ``gpu-lost`` is ``GpuLost``."""
-    return "".join(word[:1].upper() + word[1:] for word in rule.split("-"))
