@@ -12,14 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from kubernetes.client import ApiClient, Configuration
-from kubernetes.client.exceptions import ApiException
-from kubernetes.config import ConfigException, kube_config
-from kubernetes.dynamic import DynamicClient
 from urllib3.exceptions import HTTPError, ProtocolError
 
 from nodeguard import __version__
 from nodeguard.kube.api import READ_TIMEOUT, Object
+from nodeguard.kube.lean import without_unused
 from nodeguard.model.errors import (
     ApiConflict,
     ApiError,
@@ -30,11 +27,17 @@ from nodeguard.model.errors import (
     UserError,
 )
 
+with without_unused():
+    from kubernetes.client import ApiClient, Configuration
+    from kubernetes.client.exceptions import ApiException
+    from kubernetes.config import ConfigException, kube_config
+    from kubernetes.dynamic import DynamicClient
+
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where the kubelet mounts a pod's token and the cluster's certificate authority."""
 
 _BAD_KUBECONFIG: tuple[type[Exception], ...] = (
-    ConfigException, ValueError, TypeError, LookupError, AttributeError,
+    ConfigException, HTTPError, ValueError, TypeError, LookupError, AttributeError,
     kube_config.yaml.YAMLError,  # type: ignore[attr-defined]
 )
 """The loader indexes into whatever the file holds. Only ``config`` imports yaml, so its error is named through it."""
