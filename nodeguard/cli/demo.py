@@ -20,11 +20,12 @@ from nodeguard.model.errors import ApiError, NodeguardError
 from nodeguard.sim.apiserver import EmbeddedApiServer
 from nodeguard.sim.driver import SimulatedDriver
 from nodeguard.sim.node import SimulatedNode
+from nodeguard.sim.scenarios import GPU, SCENARIOS, Deed, Scenario
 from nodeguard.sim.timeline import Watcher, annotation, condition, taint
 from nodeguard.sinks.log import configure
 
 _NODES = "/api/v1/nodes"
-_CONDITION = "GpuMemoryFault"
+_PATIENCE = 20.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,6 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "example: nodeguard demo"
     parser.add_argument("--kubeconfig", type=Path, metavar="FILE",
                         help="use this cluster's API, not the embedded server; the simulated node is removed after")
+    parser.add_argument("--scenario", choices=SCENARIOS, default="ecc",
+                        help="what breaks: " + "; ".join(f"{name}: {one.title}" for name, one in SCENARIOS.items()))
     parser.add_argument("--log", action="store_true", help="show the agent's own log on stderr")
     parser.set_defaults(run=run)
 
@@ -45,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"{where}; node {name} with {len(node.slots)} simulated GPUs")
         api.post(_NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
         try:
-            return _show(api, node, sys.stderr if args.log else io.StringIO())
+            return _show(api, node, driver, SCENARIOS[args.scenario], sys.stderr if args.log else io.StringIO())
         finally:
             with contextlib.suppress(ApiError):
                 api.delete(node_path(name))
@@ -77,42 +80,48 @@ def _agent(api: KubeClient, node: SimulatedNode, log: Any) -> Iterator[None]:
         thread.join()
 
 
-def _show(api: KubeClient, node: SimulatedNode, log: Any) -> int:
+def _show(api: KubeClient, node: SimulatedNode, driver: SimulatedDriver, scenario: Scenario, log: Any) -> int:
     watcher = Watcher(api, node.name)
     watcher.start()
     with _agent(api, node, log):
         try:
-            return _story(watcher, node)
+            return _story(watcher, node, driver, scenario)
         finally:
+            driver.gpus[GPU].heal()
             watcher.stop()
 
 
-def _story(watcher: Watcher, node: SimulatedNode) -> int:
-    slot, uuid = node.slots[3], node.uuids[3]
-    short = slot.removesuffix(".0")
+def _story(watcher: Watcher, node: SimulatedNode, driver: SimulatedDriver, scenario: Scenario) -> int:
+    uuid = node.uuids[GPU]
     _expect(watcher, "the agent has judged every rule, its conditions are False",
-            lambda seen: (condition(seen, _CONDITION) or {}).get("status") == "False", time.monotonic())
-    print(f"\nGPU 3 ({slot}) breaks:")
-    node.log.write(f"NVRM: GPU at PCI:{short}: {uuid}")
-    broken = time.monotonic()
-    line = node.log.xid(slot, 95, "Uncontained: LTC TAG (0x2,0x0). RST: Yes, D-RST: No", 7062, "python3")
-    print(f"  {0:8.1f} ms  kernel log record {line}: Xid 95, uncontained ECC error")
-    _expect(watcher, f"condition {_CONDITION}=True", _is_true, broken)
+            lambda seen: _status(seen, scenario) == "False", time.monotonic())
+    print(f"\nGPU {GPU} ({node.slots[GPU]}) breaks:")
+    node.log.write(f"NVRM: GPU at PCI:{node.slots[GPU].removesuffix('.0')}: {uuid}")
+    broken = _do(scenario.title, scenario.breaks, node, driver)
+    seen = _expect(watcher, f"condition {scenario.condition}=True",
+                   lambda seen: _status(seen, scenario) == "True", broken)
     _expect(watcher, "annotation nodeguard.io/faults names the GPU", lambda seen: uuid in annotation(seen), broken)
-    seen = _expect(watcher, "taint nodeguard.io/unhealthy:NoSchedule", taint, broken)
+    if scenario.taint:
+        seen = _expect(watcher, "taint nodeguard.io/unhealthy:NoSchedule", taint, broken)
     _print_node(seen)
-    print("\nthe driver says that the GPU was reset:")
-    repaired = time.monotonic()
-    node.log.xid(slot, 154, "GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)")
-    node.log.xid(slot, 154, "GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)")
-    print(f"  {0:8.1f} ms  Xid 154: recovery action back to None")
-    _expect(watcher, f"condition {_CONDITION}=False", lambda seen: not _is_true(seen), repaired)
-    _expect(watcher, "taint removed", lambda seen: taint(seen) is None, repaired)
+    if scenario.mend is not None:
+        print("\nit is mended:")
+        mended = _do(scenario.mend_title, scenario.mend, node, driver)
+        _expect(watcher, f"condition {scenario.condition}=False",
+                lambda seen: _status(seen, scenario) == "False", mended)
+        _expect(watcher, "taint removed", lambda seen: taint(seen) is None, mended)
     return 0
 
 
-def _is_true(node: Object) -> bool:
-    return (condition(node, _CONDITION) or {}).get("status") == "True"
+def _do(title: str, deed: Deed, node: SimulatedNode, driver: SimulatedDriver) -> float:
+    begin = time.monotonic()
+    deed(node, driver)
+    print(f"  {0:8.1f} ms  {title}")
+    return begin
+
+
+def _status(node: Object, scenario: Scenario) -> object:
+    return (condition(node, scenario.condition) or {}).get("status")
 
 
 def _expect(watcher: Watcher, what: str, wanted: Callable[[Object], Any], since: float) -> Object:
@@ -124,9 +133,9 @@ def _expect(watcher: Watcher, what: str, wanted: Callable[[Object], Any], since:
             return True
         return False
 
-    at = watcher.wait_for(check, after=since)
+    at = watcher.wait_for(check, after=since, timeout=_PATIENCE)
     if at is None:
-        raise NodeguardError(f"not seen within 10 s: {what}")
+        raise NodeguardError(f"not seen within {_PATIENCE:g} s: {what}")
     print(f"  {(at - since) * 1000:8.1f} ms  {what}")
     return found[-1]
 

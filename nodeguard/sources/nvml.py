@@ -197,7 +197,9 @@ class NvmlSource:
         elif outcome.error is not None:
             raise outcome.error
         elif outcome.worker.startswith(_INDEX) and isinstance(outcome.value, Gpu | str):
-            self._answers[int(outcome.worker.removeprefix(_INDEX))] = outcome.value
+            index = int(outcome.worker.removeprefix(_INDEX))
+            if index in self._answers:  # else it belongs to an earlier listing, and is no listing by itself
+                self._answers[index] = outcome.value
         elif isinstance(outcome.value, int):
             self._ask_who(outcome.value, now)
         elif isinstance(outcome.value, tuple):
@@ -213,7 +215,7 @@ class NvmlSource:
         fresh = not self._open
         self._open, self._retry = True, _FIRST_RETRY
         self._roster.answered(NODE, found)
-        self._roster.list(listing, bus, found)
+        self._roster.list(listing, bus, found, whole=None not in self._answers.values())
         if fresh:
             self._slow_at = float("-inf")
             self._tell(emit, up=True)

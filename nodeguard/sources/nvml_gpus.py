@@ -46,9 +46,13 @@ class Roster:
         self.listed = False
         self._told.clear()
 
-    def list(self, listing: Listing, on_bus: Mapping[str, str | None] | None, found: Round) -> None:
-        """Take a new listing; ``on_bus`` are the bus's GPUs with their drivers (None: the bus cannot be seen)."""
-        self.gpus, self.listed = listing.gpus, True
+    def list(self, listing: Listing, on_bus: Mapping[str, str | None] | None, found: Round, *, whole: bool) -> None:
+        """Take a new listing; ``on_bus`` are the bus's GPUs with their drivers (None: the bus cannot be seen).
+
+        Of a listing that is not ``whole``, because a call hangs, nobody's absence follows: who was there stays.
+        """
+        kept = () if whole else tuple(one for one in self.gpus if one not in listing.gpus)
+        self.gpus, self.listed = (*listing.gpus, *kept), True
         for one in listing.gpus:
             self._lost.discard(one.device)
             if one.pci is not None and self._told.get(one.pci) != one.device:
@@ -56,8 +60,9 @@ class Roster:
                 found.facts.append(Identified(one.pci, one.device))
         for one in listing.lost:
             self._lose(one.device, "nvml", found)
-        found.samples.append(Sample("gpu_count", NODE, len(listing.gpus)))
-        self._compare(on_bus, found)
+        if whole:
+            found.samples.append(Sample("gpu_count", NODE, len(listing.gpus)))
+            self._compare(on_bus, found)
 
     def _compare(self, on_bus: Mapping[str, str | None] | None, found: Round) -> None:
         """A GPU that the bus shows and NVML does not, twice in a row, was lost before anybody looked."""

@@ -151,6 +151,30 @@ def test_c24_a_call_hangs(function: str | None) -> None:
         assert node.open_rules() == set()
 
 
+def test_c24_a_gpu_that_hangs_while_it_is_listed_is_not_lost() -> None:
+    """Its identity does not come back either: it is stalled, it stays in the list, and it recovers."""
+    with rig() as node:
+        node.driver.gpus[2].hang()
+        for _ in range(3):
+            node.source.poll_all()
+            node.poll(2)
+        assert node.open_rules() == {("gpu-driver-stalled", node.device(2))}
+        node.driver.gpus[2].heal()
+        node.poll(8)
+        assert node.open_rules() == set()
+        assert node.engine.series.value("gpu_count", NODE) == 4
+
+
+def test_c24_a_gpu_that_hangs_when_the_agent_starts() -> None:
+    """The others are read; the one that hangs is not called lost, however often it is asked for."""
+    with rig(prepare=lambda driver: (driver.gpus[1].hang(), None)[1]) as node:
+        for _ in range(3):
+            node.source.poll_all()
+            node.poll(2)
+        assert {rule for rule, _ in node.open_rules()} <= {"gpu-driver-stalled"}
+        assert node.engine.series.value("gpu_temperature_celsius", node.device(0)) == 35
+
+
 def test_every_call_hangs() -> None:
     """Each GPU is told, and threads stay as many: two a GPU and one for the driver."""
     with rig() as node:
