@@ -13,17 +13,17 @@ from nodeguard.sim.scenarios import SCENARIOS
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_a_scenario_runs_to_its_end(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The condition, the annotation and the taint are seen, and their end where something mends it."""
-    before = threading.active_count()
+    before = set(threading.enumerate())
     assert main(["demo", "--scenario", name]) == 0
     printed = capsys.readouterr().out
     scenario = SCENARIOS[name]
     assert f"condition {scenario.condition}=True" in printed
     assert "taint nodeguard.io/unhealthy:NoSchedule" in printed
     assert ("taint removed" in printed) == (scenario.mend is not None)
-    workers = [one for one in threading.enumerate() if one.name.startswith(("worker-", "source-", "node-", "lease-"))]
-    for thread in workers:
+    left = set(threading.enumerate()) - before
+    for thread in left:
         thread.join(5.0)
-    assert not any(thread.is_alive() for thread in workers), (before, workers)
+    assert not [thread for thread in left if thread.is_alive()]
 
 
 def test_an_unknown_scenario_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:
