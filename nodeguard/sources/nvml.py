@@ -103,7 +103,6 @@ class NvmlSource:
             self._quiesced.set()
         else:
             self._quiesced.clear()
-        self._crew.hurry()
 
     def poll_all(self) -> None:
         """Make the next round a full one: something happened that no event says all of. From any thread."""

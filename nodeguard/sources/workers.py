@@ -63,6 +63,9 @@ class Crew:
     def __init__(self) -> None:
         self._workers: dict[str, Worker] = {}
         self._outcomes: list[Outcome] = []
+        self._awaited: set[str] = set()
+        """Workers that :meth:`collect` waits for; those that it waited for in vain are left behind."""
+        self._hurried = False
         self._changed = threading.Condition()
 
     def idle(self, name: str) -> bool:
@@ -75,6 +78,7 @@ class Crew:
         worker = self._workers.get(name)
         if worker is None:
             worker = self._workers[name] = Worker(name, self._take)
+        self._awaited.add(name)
         worker.give(job, now)
 
     def _take(self, outcome: Outcome) -> None:
@@ -87,20 +91,26 @@ class Crew:
         return {name: worker.since for name, worker in self._workers.items() if worker.since is not None}
 
     def collect(self, timeout: float) -> list[Outcome]:
-        """Outcomes since the last call. Waits until every job has answered, at most ``timeout`` seconds."""
+        """Outcomes since the last call, late ones of earlier jobs among them.
+
+        Waits until every job given since the last call has answered, at most ``timeout`` seconds: a job that hangs
+        is waited for once, and delays nobody afterwards.
+        """
         with self._changed:
-            self._changed.wait_for(self._all_answered, timeout)
-            found, self._outcomes = self._outcomes, []
+            self._changed.wait_for(lambda: self._hurried or self._all_answered(), timeout)
+            found, self._outcomes, self._hurried = self._outcomes, [], False
+        self._awaited.clear()
         for outcome in found:
             self._workers[outcome.worker].took_back()
         return found
 
     def _all_answered(self) -> bool:
-        return len(self._outcomes) >= len(self.out())
+        return self._awaited <= {outcome.worker for outcome in self._outcomes}
 
     def hurry(self) -> None:
-        """End a wait of :meth:`collect`."""
+        """End the wait of :meth:`collect`, or the next one."""
         with self._changed:
+            self._hurried = True
             self._changed.notify_all()
 
     def dismiss(self) -> None:
