@@ -53,7 +53,7 @@ class SinkSet:
         """Start the writers; ``on_node`` is told every state of the Node, on a thread of its own."""
         if self._cluster is None:
             return
-        node = self._cluster.node
+        node, watch = self._cluster.node, self._cluster.watch
 
         def observed(found: Object) -> None:
             node.observe(found)
@@ -62,15 +62,11 @@ class SinkSet:
         runs: Sequence[tuple[str, Callable[[threading.Event], None]]] = (
             ("node-writer", node.run), ("event-writer", self._cluster.events.run),
             ("lease-writer", self._cluster.lease.run),
-            ("node-watch", lambda stop: self._watch(observed, stop)))
+            ("node-watch", partial(watch.run, observed)))
         for name, run in runs:
             thread = threading.Thread(target=run, args=(self._stop,), name=name, daemon=True)
             thread.start()
             self._threads.append(thread)
-
-    def _watch(self, observed: Callable[[Object], None], stop: threading.Event) -> None:
-        if self._cluster is not None:
-            self._cluster.watch.run(observed, stop)
 
     def tell(self, transitions: Sequence[Transition], intent: Intent) -> None:
         """Log what changed, and say what the Node should say. Never blocks."""

@@ -70,8 +70,7 @@ class Roster:
         ours = {pci for pci, driver in (on_bus or {}).items() if driver in (None, "nvidia")}
         unlisted = ours - listed
         for pci in sorted(unlisted & self._unlisted - self._told_unlisted):
-            known = next((device for slot, device in self._told.items() if slot == pci), gpu_at(pci))
-            self._lose(known, "not_in_driver", found)
+            self._lose(self._told.get(pci, gpu_at(pci)), "not_in_driver", found)
         self._told_unlisted = self._told_unlisted & unlisted | unlisted & self._unlisted
         self._unlisted = unlisted
 

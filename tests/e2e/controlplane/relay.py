@@ -107,7 +107,7 @@ class Relay:
         except Ended as end:
             reset = end.reset
         except (OSError, http.client.HTTPException, ValueError):
-            pass  # either side went away: so does the other
+            return  # either side went away: so does the other
         finally:
             self._close(reset=reset)
 
