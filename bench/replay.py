@@ -57,8 +57,7 @@ def run() -> list[Row]:
         problems: list[Problem] = []
         player = Player(rules)
         begin = time.perf_counter()
-        transitions = sum(1 for _ in player.play(open_recording(entries_of_file(path, problems), path.name, problems,
-                                                                print)))
+        transitions = sum(1 for _ in player.play(open_recording(entries_of_file(path, problems), path.name, problems)))
         seconds = time.perf_counter() - begin
     readings = DAY * GPUS * len(FAST) + DAY // SLOW_EVERY * GPUS * len(SLOW)
     return [Row("replay of a healthy node-day", seconds, "s", 60,

@@ -5,12 +5,13 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from nodeguard.app.gpus import GpuSources, Quiet
+from nodeguard.app.gpus import Quiet
 from nodeguard.app.inbox import Inbox
 from nodeguard.app.person import cleared
 from nodeguard.app.remember import Remember
 from nodeguard.app.rulesource import RuleSource
 from nodeguard.app.sinkset import SinkSet, cluster
+from nodeguard.app.sourceset import SourceSet
 from nodeguard.config.settings import AgentSettings
 from nodeguard.engine.engine import Engine
 from nodeguard.kube.api import Api, Object, node_path
@@ -21,11 +22,7 @@ from nodeguard.model.fault import Transition
 from nodeguard.model.sample import Batch, Booted, Expected, Fact, Gap, KindsHere, NodeIs, Sample
 from nodeguard.sinks.http import StatusServer
 from nodeguard.sinks.log import Log
-from nodeguard.sources.kmsg import KmsgSource
-from nodeguard.sources.kmsg_device import FileKmsgDevice
-from nodeguard.sources.runner import SourceThread
 from nodeguard.store import Store
-from nodeguard.vendors.nvidia.kernel_log import NvidiaKernelLog
 
 _TICK = 0.5
 """Seconds after which the loop turns with nothing to do: liveness, metrics, a look at the rules."""
@@ -53,18 +50,14 @@ class Agent:
         node = self._first_look()
         self.rules = RuleSource(settings, log)
         rules, baseline = self.rules.load(_labels(node)), self.rules.baseline()
-        self._gpus = GpuSources(settings, clock, self._note)
+        self._sources = SourceSet(settings, clock, self._note)
         restored = self._remember.restore(
-            lambda: Engine(rules, node_name=settings.node_name, configured=("kmsg", *self._gpus.names),
+            lambda: Engine(rules, node_name=settings.node_name, configured=self._sources.names,
                            soak=settings.soak, baseline=baseline), node)
         self.engine = restored.engine
         self._needs_node = restored.needs_node and api is not None
-        self._kmsg = KmsgSource(FileKmsgDevice(settings.kmsg), [NvidiaKernelLog()], clock,
-                                any_facility=settings.kmsg_any_facility, warn=self._note)
         if restored.kernel_log is not None:
-            self._kmsg.restore(restored.kernel_log)
-        self._sources = [SourceThread(source, self._inbox.put, clock, self._source_failed)
-                         for source in (self._kmsg, *self._gpus.sources)]
+            self._sources.kmsg.restore(restored.kernel_log)
         self._sinks = SinkSet(log, None if api is None else cluster(
             api, settings.node_name, settings.namespace, clock, log))
         self._sinks.restore(restored.events)
@@ -74,7 +67,7 @@ class Agent:
         self._intent = dataclasses.replace(self.engine.intent(), ready=False)
         self._dirty = self._unsaved = True
         self._clear_words = ""
-        self._quiet = Quiet(self._gpus, log)
+        self._quiet = Quiet(self._sources.gpus, log)
         self._carried: list[Transition] = []
         """Made outside a turn; the next one tells them."""
 
@@ -90,8 +83,7 @@ class Agent:
         self._carried += self._take(self._first_words())
         self.status.start()
         self._sinks.start(lambda node: self._inbox.put(lambda: self._on_node(node)))
-        for source in self._sources:
-            source.start()
+        self._sources.start(self._inbox.put, self._source_failed)
         try:
             while not self._stop.is_set():
                 self._turn()
@@ -100,7 +92,7 @@ class Agent:
 
     def _first_words(self) -> Batch:
         """What the agent knows of its node and of itself before any source has spoken."""
-        facts: list[Fact] = [Booted(self._boot_id, 0.0), KindsHere(self._gpus.kinds)]
+        facts: list[Fact] = [Booted(self._boot_id, 0.0), KindsHere(self._sources.kinds)]
         samples = [Sample("rules_invalid", NODE, 0), Sample("state_unwritable", NODE, 0)]
         if self._settings.expect_gpus is not None:
             facts.append(Expected(counts={"gpu": self._settings.expect_gpus}))
@@ -122,9 +114,9 @@ class Agent:
     def _take(self, batch: Batch) -> tuple[Transition, ...]:
         transitions = self.engine.step(self._clock.boot(), batch)
         if batch.source == "kmsg":
-            self._kmsg.settle(batch)
+            self._sources.kmsg.settle(batch)
             if any(isinstance(fact, Gap) for fact in batch.facts):
-                self._gpus.poll_now()
+                self._sources.gpus.poll_now()
         self._dirty = self._unsaved = True
         return transitions
 
@@ -145,7 +137,7 @@ class Agent:
             # a source that stays silent must not hold back the first write for ever
             ready = (intent.ready or now - self._started >= _FIRST_WRITE_AFTER) and not self._needs_node
             self._intent = intent = dataclasses.replace(intent, ready=ready)
-            self._gpus.pods.ask(fault.device for fault in intent.faults)
+            self._sources.gpus.pods.ask(fault.device for fault in intent.faults)
             self._sinks.tell(changed, intent)
             self._dirty = not ready
         events = self._sinks.compose(changed, self._intent.boot_id)
@@ -159,7 +151,7 @@ class Agent:
 
     def _save(self, now: float, events: Sequence[Object] = ()) -> None:
         self._saved_at, self._unsaved = now, False
-        failure = self._remember.try_save(self.engine, self._kmsg.state(), self._sinks.untold(events))
+        failure = self._remember.try_save(self.engine, self._sources.kmsg.state(), self._sinks.untold(events))
         if failure is not None:
             self._log.warning("state not saved", message=failure)
         known = self.engine.series.value("state_unwritable", NODE)
@@ -208,10 +200,7 @@ class Agent:
         return self._intent.ready, "ready" if self._intent.ready else "not every source has been read yet"
 
     def _end(self) -> None:
-        for source in self._sources:
-            source.stop()
-        for source in self._sources:
-            source.join(_STOP_WITHIN / 3)
+        self._sources.stop(_STOP_WITHIN / 3)
         self._sinks.stop(_STOP_WITHIN / 3)
         self._save(self._clock.boot())
         self.status.stop()

@@ -1,17 +1,16 @@
 """Replay: a recording through the same engine that the agent runs, as fast as the machine can."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from nodeguard.app.readers import readers
 from nodeguard.engine import memory
 from nodeguard.engine.engine import Engine
 from nodeguard.model.errors import Problem
 from nodeguard.model.fault import ACTIONS, EFFECTS, Fault, Transition, strongest
 from nodeguard.model.rule import RuleSet
-from nodeguard.sources.kmsg_records import KernelLog
 from nodeguard.sources.recording.reader import Act, Entry, Recording, Restart
-from nodeguard.vendors.nvidia.kernel_log import NvidiaKernelLog
 
 
 class Player:
@@ -87,7 +86,6 @@ def counters(engine: Engine) -> Mapping[str, int]:
     return totals
 
 
-def open_recording(entries: Iterable[Entry], file: str, problems: list[Problem],
-                   note: Callable[[str], None]) -> Iterator[Act]:
+def open_recording(entries: Iterable[Entry], file: str, problems: list[Problem]) -> Iterator[Act]:
     """The acts of a recording's entries, with every parser that the agent has."""
-    return Recording(file, problems, lambda: KernelLog([NvidiaKernelLog()]), note).acts(entries)
+    return Recording(file, problems, readers()).acts(entries)

@@ -115,7 +115,7 @@ def run_case(case: Case, rules: RuleSet, *, soak: float = 0.0) -> Outcome:
     outcome = Outcome(case)
     player = Player(rules, soak=soak)
     waiting = list(case.expect)
-    for act in open_recording(case.recording, case.file, outcome.failures, lambda _line: None):
+    for act in open_recording(case.recording, case.file, outcome.failures):
         while waiting and _time_of(waiting[0]) < act.at:
             _compare(player, outcome, *waiting.pop(0))
         _play(player, outcome, act)

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     rules = load_rules(args.rules or [shipped_rules_dir()], overrides=args.overrides)
     problems: list[Problem] = []
     player = Player(rules, soak=parse_soak(args.soak))
-    acts = open_recording(entries_of_file(args.file, problems), str(args.file), problems, _note)
+    acts = open_recording(entries_of_file(args.file, problems), str(args.file), problems)
     transitions = list(player.play(acts))
     if problems:
         raise ConfigError(problems)
@@ -42,10 +41,6 @@ def run(args: argparse.Namespace) -> int:
     for line in map(json.dumps, (*rows, end)) if args.output == "json" else _text(transitions, end):
         print(line)
     return 0
-
-
-def _note(line: str) -> None:
-    print(f"nodeguard: {line}", file=sys.stderr)
 
 
 def _text(transitions: list[Transition], end: dict[str, Any]) -> list[str]:

@@ -85,26 +85,3 @@ def repaired(entry: Any, report: Report) -> Batch:
         report(f"action must be one of {', '.join(ACTIONS)}, not {action!r}{checks.suggestion(action, ACTIONS)}")
         return Batch(source=AGENT)
     return Batch(source=AGENT, facts=(Repaired(Device(device), action),))
-
-
-def exporter(entry: Any, report: Report) -> str:
-    """A page of an exporter: checked only."""
-    entry = checks.mapping(entry, "exporter", report)
-    checks.unknown_keys(entry, ("name", "page", "error"), "exporter", report)
-    if "name" not in entry or ("page" in entry) == ("error" in entry):
-        report("exporter needs a name and either a page or an error")
-    for key in entry:
-        checks.text(entry[key], f"exporter {key}", report)
-    return "exporter"
-
-
-def sysfs(entry: Any, report: Report) -> str:
-    """A patch on the tree below /sys: checked only."""
-    for path, value in checks.mapping(entry, "sysfs", report).items():
-        if not isinstance(path, str) or path.startswith("/") or ".." in path.split("/"):
-            report(f"a sysfs path is relative and below /sys: {path!r}")
-        if isinstance(value, dict):
-            checks.unknown_keys(value, ("error", "link"), f"sysfs {path}", report)
-        elif value is not None:
-            checks.text(value, f"sysfs {path}", report)
-    return "sysfs"

@@ -9,9 +9,12 @@ from typing import Any
 from nodeguard.config.yamltree import load_yaml
 from nodeguard.model.errors import Problem, UserError
 from nodeguard.model.sample import Batch, Booted, Expected
-from nodeguard.sources.kmsg_records import KernelLog
+from nodeguard.sources.polled import Poll, Sight
 from nodeguard.sources.recording import checks, gpus
-from nodeguard.sources.recording.others import exporter, host, node, pods, repaired, sysfs
+from nodeguard.sources.recording.exporters import Exporters
+from nodeguard.sources.recording.others import host, node, pods, repaired
+from nodeguard.sources.recording.readers import Readers
+from nodeguard.sources.recording.tree import RecordedTree
 
 UNNAMED_BOOT = "recorded"
 """Boot ID before the first reboot, where a recording names none."""
@@ -92,25 +95,22 @@ def entries_of_yaml(text: str, file: str, problems: list[Problem]) -> Iterator[E
 class Recording:
     """Checks entries and turns them into acts. Every mistake becomes a problem; the entry's rest goes on."""
 
-    def __init__(self, file: str, problems: list[Problem], new_kernel_log: Callable[[], KernelLog],
-                 note: Callable[[str], None]) -> None:
-        """``note`` takes one line for people, once for each kind of entry that is only checked and skipped."""
-        self._file, self._problems, self._note = file, problems, note
-        self._new_kernel_log = new_kernel_log
-        self.kernel_log = new_kernel_log()
-        self._gpus = gpus.Gpus()
+    def __init__(self, file: str, problems: list[Problem], readers: Readers) -> None:
+        self._file, self._problems, self._readers = file, problems, readers
+        self.kernel_log = readers.kernel_log()
+        self._tree = RecordedTree()
+        self._begin()
         self._kmsg_up = False
         self._at = float("-inf")
         self._entry = Entry(0, 0, None)
         self._booted = False
         self._expected: tuple[Batch, ...] = ()
-        self._noted: set[str] = set()
         self._convert: Mapping[str, Callable[[float, Any], Iterable[Batch | Restart | None]]] = {
             "node": self._node,
             "nvml": lambda at, value: (self._gpus.poll(at, value, self._report),),
             "nvml_event": lambda _at, value: (gpus.event(value, self._report),),
             "kmsg": self._kmsg, "kmsg_error": self._kmsg_error,
-            "exporter": self._skipped(exporter), "sysfs": self._skipped(sysfs),
+            "exporter": lambda at, value: self._exporters.entry(at, value, self._report), "sysfs": self._sysfs,
             "host": lambda _at, value: (host(value, self._report),),
             "pods": lambda _at, value: (pods(value, self._report),),
             "repaired": lambda _at, value: (repaired(value, self._report),),
@@ -165,14 +165,16 @@ class Recording:
         entry = self._entry
         self._problems.append(Problem(self._file, entry.line, entry.column, "", message))
 
-    def _skipped(self, check: Callable[[Any, checks.Report], str]) -> Callable[[float, Any], Iterable[Batch]]:
-        def convert(_at: float, value: Any) -> Iterable[Batch]:
-            what = check(value, self._report)
-            if what and what not in self._noted:
-                self._noted.add(what)
-                self._note(f"{self._file}: {what} entries are checked and skipped: nodeguard cannot read them yet")
-            return ()
-        return convert
+    def _begin(self) -> None:
+        """What a new agent knows of its sources: nothing."""
+        self._gpus = gpus.Gpus()
+        self._exporters = Exporters(self._readers.exporter)
+        self._polls: tuple[tuple[Poll, Sight], ...] = tuple(
+            (poll, Sight()) for poll in self._readers.sysfs(self._tree))
+
+    def _sysfs(self, at: float, value: Any) -> Iterable[Batch]:
+        self._tree.patch(value, self._report)
+        return tuple(sight.of(poll.poll(at)) for poll, sight in self._polls)
 
     def _node(self, _at: float, value: Any) -> Iterable[Batch]:
         for batch in node(value, self._report):
@@ -206,17 +208,18 @@ class Recording:
             self._report("agent_restart must be true")
             return
         state = json.loads(json.dumps(self.kernel_log.state()))
-        self.kernel_log = self._new_kernel_log()
+        self.kernel_log = self._readers.kernel_log()
         self.kernel_log.restore(state)
-        self._gpus = gpus.Gpus()
+        self._begin()
         yield Restart()
 
     def _reboot(self, at: float, value: Any) -> Iterable[Batch]:
         value = checks.mapping(value, "reboot", self._report)
         checks.unknown_keys(value, ("boot_id",), "reboot", self._report)
         boot_id = checks.text(value.get("boot_id"), "boot_id", self._report)
-        self.kernel_log = self._new_kernel_log()
-        self._gpus = gpus.Gpus()
+        self.kernel_log = self._readers.kernel_log()
+        self._tree.clear()
+        self._begin()
         self._kmsg_up = False
         if not self._booted:
             self._booted = True

@@ -44,13 +44,12 @@ class Played:
         self, recording: str | list[dict[str, Any]], ruleset: RuleSet | None = None, *, soak: float = 0.0
     ) -> None:
         self.problems: list[Problem] = []
-        self.notes: list[str] = []
         if isinstance(recording, str):
             entries = list(entries_of_yaml(recording, "rec.yaml", self.problems))
         else:
             entries = [Entry(number, 1, entry) for number, entry in enumerate(recording, 1)]
         self.player = Player(shipped() if ruleset is None else ruleset, soak=soak)
-        acts = open_recording(entries, "rec.yaml", self.problems, self.notes.append)
+        acts = open_recording(entries, "rec.yaml", self.problems)
         self.rows = [transition_row(one) for one in self.player.play(acts)]
         self.final = self.player.final()
 

@@ -29,7 +29,7 @@ def outcomes() -> tuple[tuple[Case, frozenset[tuple[str, Device]], frozenset[tup
     found = []
     for case in cases():
         player = Player(shipped())
-        acts = open_recording(case.recording, case.file, [], lambda _line: None)
+        acts = open_recording(case.recording, case.file, [])
         opened = {(one.fault.rule, one.fault.device) for one in player.play(acts) if one.transition == "opened"}
         told = {(sample.signal, sample.device) for sample, _ in player.engine.readings()}
         told |= {(signal, device) for signal, device, _ in player.engine.event_counts}
