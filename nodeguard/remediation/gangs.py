@@ -1,0 +1,121 @@
+"""Restarts of gangs under way: begun, joined, resumed once, and found again after a crash."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from nodeguard.kube.api import MERGE_PATCH, Api, Object
+from nodeguard.model.errors import ApiConflict, ApiError, ApiNotFound
+from nodeguard.remediation import marks, restart
+from nodeguard.remediation.owners import KINDS, RESTARTED, How, Owner, Owners
+from nodeguard.remediation.restart import Restart
+
+_TRIES = 4
+
+Answer = Literal["suspended", "joined", "left-alone", "gone"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Going:
+    """A restart that is under way."""
+
+    owner: Owner
+    restart: Restart
+    replaces: bool
+    """New pods are made while old ones are still ending."""
+    failed_ranks: int = 0
+    doubts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """What became of a beginning. ``left-alone``: a person suspended the owner, who is never resumed by the loop."""
+
+    answer: Answer
+    going: Going | None = None
+
+
+def begin(api: Api, owners: Owners, owner: Owner, wanted: Restart) -> Begun:
+    """Suspend the owner, or join the restart that it is in. ApiError: not told; it may or may not be suspended."""
+    for _ in range(_TRIES):
+        try:
+            return _begin(api, owners, owner, wanted)
+        except ApiConflict:
+            continue
+        except ApiNotFound:
+            return Begun("gone")
+    raise ApiConflict(f"{owner.title} changes faster than it can be suspended")
+
+
+def _begin(api: Api, owners: Owners, owner: Owner, wanted: Restart) -> Begun:
+    found = owners.read(owner)
+    standing = restart.restart_of(found)
+    if standing is not None:
+        joined = standing.joined(wanted.nodes[0])
+        if joined != standing:
+            api.patch(owner.path, restart.note(found, joined), MERGE_PATCH)
+        return Begun("joined", _going(owner, found, joined))
+    if restart.is_suspended(found, owner.how):
+        return Begun("left-alone")
+    api.patch(owner.path, restart.suspend(found, owner.how, wanted), MERGE_PATCH)
+    return Begun("suspended", _going(owner, found, wanted))
+
+
+def end(api: Api, owners: Owners, going: Going) -> bool:
+    """Resume the owner and remove the marks, in one PATCH; whether this call did it.
+
+    One whose label says another restart, or none, was not suspended by this one, and is left as it is.
+    """
+    for _ in range(_TRIES):
+        try:
+            found = owners.read(going.owner)
+            standing = restart.restart_of(found)
+            if standing is None or standing.id != going.restart.id:
+                return False
+            api.patch(going.owner.path, restart.resume(found, going.owner.how), MERGE_PATCH)
+        except ApiConflict:
+            continue
+        except ApiNotFound:
+            return False
+        return True
+    raise ApiConflict(f"{going.owner.title} changes faster than it can be resumed")
+
+
+def _going(owner: Owner, found: Object, standing: Restart) -> Going:
+    return Going(owner=owner, restart=standing, replaces=restart.replaces_ending_pods(found, owner.how),
+                 failed_ranks=restart.failed_ranks(found, owner.how), doubts=restart.doubts(found, owner.how))
+
+
+def under_way(api: Api, note: Callable[[str], None]) -> Iterator[Going]:
+    """Every restart that stands on an owner, found by its label: what a loop that begins must finish.
+
+    A kind that the cluster does not serve, or that the loop may not list, is passed over.
+    """
+    for (group, kind), how in _listed().items():
+        try:
+            yield from _of_kind(api, group, kind, how)
+        except ApiNotFound:
+            continue
+        except ApiError as error:
+            note(f"restarts of {kind} cannot be looked for: {error}")
+
+
+def _listed() -> Mapping[tuple[str, str], How]:
+    found = {key: how for key, (_, how) in KINDS.items() if how in RESTARTED}
+    return {**found, ("kueue.x-k8s.io", "Workload"): "workload"}
+
+
+def _of_kind(api: Api, group: str, kind: str, how: How) -> Iterator[Going]:
+    served = api.get(f"/apis/{group}").get("preferredVersion") or {}
+    api_version = str(served.get("groupVersion", ""))
+    plural = KINDS.get((group, kind), (kind.lower() + "s", how))[0]
+    listed = api.get(f"/apis/{api_version}/{plural}", {"labelSelector": marks.RESTART_LABEL})
+    for item in listed.get("items") or ():
+        metadata = item["metadata"]
+        owner = Owner(
+            uid=metadata["uid"], namespace=metadata["namespace"], name=metadata["name"], kind=kind,
+            api_version=api_version, how=how,
+            path=f"/apis/{api_version}/namespaces/{metadata['namespace']}/{plural}/{metadata['name']}")
+        standing = restart.restart_of(item)
+        if standing is not None:
+            yield _going(owner, item, standing)
