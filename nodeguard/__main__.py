@@ -31,8 +31,8 @@ def parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; its exit code."""
     words = sys.argv[1:] if arguments is None else arguments
-    args = parser(words).parse_args(words)
     try:
+        args = parser(words).parse_args(words)
         code = int(args.run(args))
         sys.stdout.flush()
     except UserError as error:

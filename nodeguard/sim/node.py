@@ -3,6 +3,7 @@
 import shutil
 import tempfile
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -18,15 +19,18 @@ _SPEEDS = ("2.5", "5.0", "8.0", "16.0", "32.0", "64.0")
 
 
 class SimulatedNode:
-    """A node with ``gpus`` GPUs that an agent can be pointed at. A context manager: leaving it removes everything."""
+    """A node with ``gpus`` GPUs that an agent can be pointed at. A context manager: leaving it removes everything.
 
-    def __init__(self, name: str, gpus: int = 8) -> None:
+    Its files lie in a directory of their own below ``directory`` (None: the system's temporary directory).
+    """
+
+    def __init__(self, name: str, gpus: int = 8, *, directory: Path | None = None) -> None:
         self.name = name
         self.boot_id = str(uuid.uuid4())
         self.slots = tuple(f"0000:{_FIRST_BUS + number * _BUS_STEP:02x}:00.0" for number in range(gpus))
         """PCI addresses of the GPUs."""
         self.uuids = tuple(f"GPU-{uuid.uuid5(uuid.NAMESPACE_DNS, f'{name}/{slot}')}" for slot in self.slots)
-        self._directory = tempfile.TemporaryDirectory(prefix="nodeguard-sim-")
+        self._directory = tempfile.TemporaryDirectory(prefix="nodeguard-sim-", dir=directory)
         self.root = Path(self._directory.name)
         self.kernel_log: KernelLogPipe | None = None
         self._driver: SimulatedDriver | None = None
@@ -37,6 +41,13 @@ class SimulatedNode:
         if self.kernel_log is None:
             raise RuntimeError("the simulated node is not up: enter its context first")
         return self.kernel_log
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        """The agent's settings by name, so that it sees this node and nothing of the machine below."""
+        return {"node_name": self.name, "kmsg": str(self.log.path), "proc_root": str(self.proc_root),
+                "sys_root": str(self.sys_root), "state_dir": str(self.state_dir),
+                "kubelet_root": str(self.root / "kubelet"), "pods_log_root": str(self.root / "pod-logs")}
 
     @property
     def sys_root(self) -> Path:

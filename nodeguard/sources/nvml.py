@@ -1,13 +1,13 @@
 """Polls NVML: a fast and a slow tier, every call in a worker that can be left behind, opened again by itself."""
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
 from nodeguard.model.clock import Clock
-from nodeguard.model.device import NODE
+from nodeguard.model.device import NODE, Device, gpu_at
 from nodeguard.model.sample import Batch
 from nodeguard.sources.nvml_gpus import SOURCE, Roster, Round, state
 from nodeguard.sources.workers import Crew, Outcome
@@ -90,6 +90,8 @@ class NvmlSource:
         self._retry_at = self._slow_at = self._due = float("-inf")
         self._retry = _FIRST_RETRY
         self._blind_at = float("-inf")
+        self._list_anew = False
+        """A GPU that hung when it was asked who it is has answered: it need not wait for the slow tier."""
         self._answers: dict[int, Gpu | str | None] = {}
         self._warned: set[str] = set()
         self.opened: Callable[[tuple[Gpu, ...]], None] = lambda _gpus: None
@@ -107,6 +109,11 @@ class NvmlSource:
     def poll_all(self) -> None:
         """Make the next round a full one: something happened that no event says all of. From any thread."""
         self._slow_at = float("-inf")
+
+    def hangs(self, uuid: str) -> bool:
+        """Whether a call on this GPU, or on the driver as a whole, is out beyond its deadline. From any thread."""
+        late = self._clock.boot() - self._pace.deadline
+        return self._crew.late(_DRIVER, late) or self._crew.late(uuid, late)
 
     @property
     def idle(self) -> bool:
@@ -158,8 +165,9 @@ class NvmlSource:
         slow = now >= self._slow_at
         if slow:
             self._slow_at = now + self._pace.slow
-            if self._crew.idle(_DRIVER):
-                self._crew.give(_DRIVER, self._driver.count, now)
+        if (slow or self._list_anew) and self._crew.idle(_DRIVER):
+            self._list_anew = False
+            self._crew.give(_DRIVER, self._driver.count, now)
         for one in self._roster.gpus:
             if self._crew.idle(one.uuid):
                 self._crew.give(one.uuid, partial(self._read, one, slow=slow), now)
@@ -181,14 +189,26 @@ class NvmlSource:
                 self._take(outcome, found, emit, now)
             self._take_listing(self._driver.listing(self._answers), bus, found, emit)
         late = self._clock.boot() - self._pace.deadline
-        devices = {name: one.device for one in self._roster.gpus for name in (one.uuid, f"{_INDEX}{one.index}")}
-        for worker, since in self._crew.out().items():
-            if since <= late:
-                self._roster.out(devices.get(worker, NODE), since, found)
+        out = {worker: since for worker, since in self._crew.out().items() if since <= late}
+        devices = self._devices_of(out, bus)
+        silent = {devices.get(worker, NODE): since for worker, since in out.items()}
+        for device, since in silent.items():
+            self._roster.out(device, since, found)
         if self._open and self._roster.listed:
+            if NODE not in silent and self._crew.idle(_DRIVER):
+                self._roster.answered(NODE, found)
             self._roster.present(bus, found)
         if found.samples or found.events or found.facts:
             emit(found.batch())
+
+    def _devices_of(self, workers: Iterable[str], bus: Mapping[str, str | None] | None) -> Mapping[str, Device]:
+        """Which device each worker asks; by its slot one that has never said who it is, where only it can be meant."""
+        known = {name: one.device for one in self._roster.gpus for name in (one.uuid, f"{_INDEX}{one.index}")}
+        nameless = [worker for worker in workers if worker.startswith(_INDEX) and worker not in known]
+        slots = self._roster.unlisted(bus)
+        if len(nameless) == len(slots):
+            known.update(zip(nameless, map(gpu_at, slots), strict=True))
+        return known
 
     def _take(self, outcome: Outcome, found: Round, emit: Emit, now: float) -> None:
         if isinstance(outcome.error, NvmlError):
@@ -197,8 +217,10 @@ class NvmlSource:
             raise outcome.error
         elif outcome.worker.startswith(_INDEX) and isinstance(outcome.value, Gpu | str):
             index = int(outcome.worker.removeprefix(_INDEX))
-            if index in self._answers:  # else it belongs to an earlier listing, and is no listing by itself
+            if index in self._answers:
                 self._answers[index] = outcome.value
+            else:  # it belongs to an earlier listing, and is no listing by itself
+                self._list_anew = True
         elif isinstance(outcome.value, int):
             self._ask_who(outcome.value, now)
         elif isinstance(outcome.value, tuple):
@@ -213,7 +235,6 @@ class NvmlSource:
     def _take_listing(self, listing: Listing, bus: Mapping[str, str | None] | None, found: Round, emit: Emit) -> None:
         fresh = not self._open
         self._open, self._retry = True, _FIRST_RETRY
-        self._roster.answered(NODE, found)
         self._roster.list(listing, bus, found, whole=None not in self._answers.values())
         if fresh:
             self._slow_at = float("-inf")

@@ -9,7 +9,7 @@ from nodeguard.vendors.nvidia.nvml_device import Gpu, Listing, Reading
 
 SOURCE = "nvml"
 _STALLED = "source_stalled_seconds"
-_ANSWERS_TO_TELL = 10
+ANSWERS_TO_TELL = 10
 """Answered polls that say "0 s stalled" after a stall: enough for any rule to clear by."""
 
 
@@ -40,6 +40,7 @@ class Roster:
         self._lost: set[Device] = set()
         self._unlisted: set[str] = set()
         self._told_unlisted: set[str] = set()
+        self._whole = True
 
     def forget(self) -> None:
         """NVML was closed: who is there is to be asked anew; who was lost, or does not answer, stays so."""
@@ -52,9 +53,10 @@ class Roster:
         Of a listing that is not ``whole``, because a call hangs, nobody's absence follows: who was there stays.
         """
         kept = () if whole else tuple(one for one in self.gpus if one not in listing.gpus)
-        self.gpus, self.listed = (*listing.gpus, *kept), True
+        self.gpus, self.listed, self._whole = (*listing.gpus, *kept), True, whole
         for one in listing.gpus:
             self._lost.discard(one.device)
+            self._name_stalled(one)
             if one.pci is not None and self._told.get(one.pci) != one.device:
                 self._told[one.pci] = one.device
                 found.facts.append(Identified(one.pci, one.device))
@@ -64,15 +66,25 @@ class Roster:
             found.samples.append(Sample("gpu_count", NODE, len(listing.gpus)))
             self._compare(on_bus, found)
 
+    def _name_stalled(self, one: Gpu) -> None:
+        """A GPU that hung while it was asked who it is has said it."""
+        if one.pci is not None and gpu_at(one.pci) in self._stalled:
+            self._stalled.discard(gpu_at(one.pci))
+            self._stalled.add(one.device)
+
     def _compare(self, on_bus: Mapping[str, str | None] | None, found: Round) -> None:
         """A GPU that the bus shows and NVML does not, twice in a row, was lost before anybody looked."""
-        listed = {one.pci for one in self.gpus}
-        ours = {pci for pci, driver in (on_bus or {}).items() if driver in (None, "nvidia")}
-        unlisted = ours - listed
+        unlisted = set(self.unlisted(on_bus))
         for pci in sorted(unlisted & self._unlisted - self._told_unlisted):
             self._lose(self._told.get(pci, gpu_at(pci)), "not_in_driver", found)
         self._told_unlisted = self._told_unlisted & unlisted | unlisted & self._unlisted
         self._unlisted = unlisted
+
+    def unlisted(self, on_bus: Mapping[str, str | None] | None) -> tuple[str, ...]:
+        """Slots of GPUs that the driver holds, as the bus shows them, and that NVML has not listed."""
+        listed = {one.pci for one in self.gpus}
+        ours = {pci for pci, driver in (on_bus or {}).items() if driver in (None, "nvidia")}
+        return tuple(sorted(ours - listed))
 
     def _lose(self, device: Device, cause: str, found: Round) -> None:
         if device not in self._lost:
@@ -80,17 +92,22 @@ class Roster:
             found.events.append(Event("gpu_lost", device, {"cause": cause}))
 
     def present(self, on_bus: Mapping[str, str | None] | None, found: Round) -> None:
-        """Who is there now: what NVML listed, less what has left the bus since."""
+        """Who is there now: what NVML listed, less what has left the bus since.
+
+        Nothing while a GPU that has not come to say who it is may be one that an earlier agent knew.
+        """
+        if not self._whole and (on_bus is None or self.unlisted(on_bus)):
+            return
         here = [one for one in self.gpus if on_bus is None or one.pci is None or one.pci in on_bus]
         found.facts.append(Present("gpu", frozenset(one.device for one in here)))
 
     def read(self, device: Device, reading: Reading, found: Round) -> None:
-        """A GPU answered."""
-        if device in self._stalled:
+        """A GPU answered. The first answer is told as the end of a stall, which an earlier agent may have told of."""
+        if device in self._stalled or device not in self._answered:
             self._stalled.discard(device)
-            self._answered[device] = _ANSWERS_TO_TELL
+            self._answered[device] = ANSWERS_TO_TELL
             found.facts.append(Stalled(device, None))
-        elif self._answered.get(device, 0):
+        elif self._answered[device]:
             self._answered[device] -= 1
             found.samples.append(Sample(_STALLED, device, 0, (("source", SOURCE),)))
         if reading.lost:

@@ -90,6 +90,12 @@ class Crew:
         """Jobs that have not answered: worker → when they were given."""
         return {name: worker.since for name, worker in self._workers.items() if worker.since is not None}
 
+    def late(self, name: str, given_before: float) -> bool:
+        """Whether a job that was given to ``name`` by then has not answered. From any thread."""
+        worker = self._workers.get(name)
+        since = None if worker is None else worker.since
+        return since is not None and since <= given_before
+
     def collect(self, timeout: float) -> list[Outcome]:
         """Outcomes since the last call, late ones of earlier jobs among them.
 

@@ -22,6 +22,7 @@ from nodeguard.model.device import pci_address
 from nodeguard.vendors.nvidia import nvml_library, nvml_readings
 from nodeguard.vendors.nvidia.nvml_device import Asker, Gpu, Listing, Memory, Reading, read
 from nodeguard.vendors.nvidia.nvml_errors import BLINDNESS, CallError, Code, NvmlError
+from nodeguard.vendors.nvidia.nvml_users import Users, users_of
 from nodeguard.vendors.nvidia.nvml_watch import EventWatch
 
 _WITHOUT_GPUS = 1
@@ -43,7 +44,8 @@ class Nvml:
 
     def open(self) -> None:
         """Load the library and connect to the driver. The error's ``word`` tells why that failed."""
-        self._handles, self._memories = {}, {}
+        self._handles = {}
+        self._memories = {uuid: memory.reopened() for uuid, memory in self._memories.items()}
         self._load()
         try:
             _invoke("nvmlInitWithFlags", _WITHOUT_GPUS)
@@ -119,12 +121,16 @@ class Nvml:
 
     def processes(self, gpu: Gpu) -> tuple[int, ...] | None:
         """Host process numbers that compute on this GPU; None where the driver does not tell. Not for a poll."""
+        users = self.users(gpu)
+        return None if users is None else tuple(sorted({one.pid for one in users.processes}))
+
+    def users(self, gpu: Gpu) -> Users | None:
+        """What computes on this GPU and its MIG instances; None where the driver does not tell. Not for a poll."""
         try:
-            running = _invoke("nvmlDeviceGetComputeRunningProcesses", self._handle(gpu))
+            return users_of(_invoke, self._handle(gpu), gpu.device)
         except CallError as error:
             _raise_if_blind(error, str(gpu.device))
             return None
-        return tuple(sorted({int(one.pid) for one in running}))
 
     def watch(self, gpus: Iterable[Gpu]) -> EventWatch:
         """An event set in which these GPUs are registered, each for the types that it supports."""

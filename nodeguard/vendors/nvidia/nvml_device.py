@@ -77,6 +77,15 @@ class Memory:
         self.inferred = False
         """The recovery action was told as "reset" because of that, not by the driver's own field."""
 
+    def reopened(self) -> "Memory":
+        """What outlives a closing: that a reset was asked for, until both tiers were read and did not meet it again.
+
+        A reset is done while NVML is closed, so the word for its end comes after the next opening.
+        """
+        memory = Memory()
+        memory.resets, memory.inferred = set(self.resets), self.inferred
+        return memory
+
 
 class _LostError(Exception):
     """The GPU is lost: nothing else of this reading counts."""

@@ -5,7 +5,7 @@ from pathlib import Path
 from nodeguard.model.device import pci_address
 
 VENDOR = "0x10de"
-_CLASSES = {"0x0302": "gpu", "0x0300": "gpu", "0x0680": "nvswitch"}
+CLASSES = {"0x0302": "gpu", "0x0300": "gpu", "0x0680": "nvswitch"}
 """3D controller, VGA controller, bridge of another kind (PCI Code and ID Assignment; pci.ids). A GPU's audio and USB
 functions are of other classes."""
 
@@ -50,7 +50,7 @@ class Bus:
             code = (device / "class").read_text().strip()
         except OSError:
             return None
-        return _CLASSES.get(code[:6]) if vendor == VENDOR else None
+        return CLASSES.get(code[:6]) if vendor == VENDOR else None
 
     def _driver(self, name: str) -> str | None:
         try:

@@ -1,5 +1,8 @@
 """The simulated node's PCI tree, alone and following a simulated driver."""
 
+from pathlib import Path
+
+from nodeguard.config.settings import resolve_agent_settings
 from nodeguard.sim.driver import SimulatedDriver
 from nodeguard.sim.node import SimulatedNode
 
@@ -45,3 +48,13 @@ def test_values_of_a_gpu_are_shown_after_a_refresh() -> None:
         assert texts == {"numa_node": "1\n", "current_link_speed": "5.0 GT/s PCIe\n",
                          "max_link_speed": "32.0 GT/s PCIe\n", "current_link_width": "8\n"}
         assert (device / "driver").resolve().name == "vfio-pci"
+
+
+def test_the_settings_point_an_agent_at_this_node_only(tmp_path: Path) -> None:
+    """Every path is the node's own, below the directory that was asked for, and gone afterwards."""
+    with SimulatedNode("gpu-1", gpus=1, directory=tmp_path) as node:
+        settings = dict(node.settings)
+        assert settings.pop("node_name") == "gpu-1"
+        assert all(Path(path).is_relative_to(tmp_path) for path in settings.values())
+        assert resolve_agent_settings(node.settings, {}).kmsg == node.log.path
+    assert list(tmp_path.iterdir()) == []

@@ -14,6 +14,7 @@ from nodeguard.model.sample import Batch, Booted
 from nodeguard.sim.driver import SimulatedDriver
 from nodeguard.sim.node import SimulatedNode
 from nodeguard.sources.nvml import NvmlPace, NvmlSource
+from nodeguard.vendors.nvidia.kernel_log import NvidiaKernelLog
 from nodeguard.vendors.nvidia.nvml import Nvml
 from nodeguard.vendors.nvidia.pci import Bus
 
@@ -45,6 +46,12 @@ class Rig:
     def take(self, batch: Batch) -> None:
         self.batches.append(batch)
         self.told += self.engine.step(self.clock.boot(), batch)
+
+    def kernel_says(self, line: str) -> None:
+        """A line of the kernel log, as the driver's parser takes it."""
+        told = NvidiaKernelLog().feed(line, self.clock.boot())
+        assert told is not None
+        self.take(Batch(source="kmsg", samples=told.samples, events=told.events, facts=told.facts))
 
     def poll(self, seconds: int = 1) -> None:
         """Poll once a second."""

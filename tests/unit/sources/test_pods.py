@@ -13,10 +13,11 @@ from nodeguard.engine.inventory import Inventory
 from nodeguard.model.clock import SystemClock
 from nodeguard.model.device import NODE, Device, gpu, gpu_at, mig
 from nodeguard.model.sample import Batch, PodRef, Pods
-from nodeguard.sim.driver import SimulatedDriver
+from nodeguard.sim.driver import MigInstance, SimulatedDriver
 from nodeguard.sources.pods import CHECKPOINT, PodFinder, PodsSource
 from nodeguard.sources.runner import SourceThread
 from nodeguard.vendors.nvidia.nvml import Nvml
+from nodeguard.vendors.nvidia.nvml_users import Process, Users
 
 A, B = "aaaaaaaa-0000-4000-8000-000000000001", "bbbbbbbb-0000-4000-8000-000000000002"
 DEADLINE = 5.0  # real seconds; reached only by a failure
@@ -48,9 +49,11 @@ class Node:
         (self.kubelet / CHECKPOINT).write_text(json.dumps({"Data": {"PodDeviceEntries": entries}}))
 
     def pods(self, device: Device, pids: tuple[int, ...] | None) -> tuple[PodRef, ...] | None:
-        """What is found on one device of a GPU that runs these processes."""
-        uuid = device.split("/")[1]
-        return self.finder.pods_of([device], {uuid: pids}).get(device)
+        """What is found on one device of a GPU that runs these processes, of which NVML places none."""
+        return self.users(device, None if pids is None else Users(tuple(Process(pid, DEVICE) for pid in pids)))
+
+    def users(self, device: Device, users: Users | None) -> tuple[PodRef, ...] | None:
+        return self.finder.pods_of([device], {device.split("/")[1]: users}).get(device)
 
 
 GPU = "GPU-11111111-1111-1111-1111-111111111111"
@@ -103,8 +106,8 @@ def test_without_the_kubelets_files(node: Node, tmp_path: Path) -> None:
     assert node.pods(DEVICE, ()) == ()
     node.run_in(1, A)
     blind = PodFinder(node.proc, tmp_path / "none", tmp_path / "none")
-    assert blind.pods_of([DEVICE], {GPU: (1,)}) == {DEVICE: (PodRef(A),)}
-    assert blind.pods_of([DEVICE], {GPU: ()}) == {}
+    assert blind.pods_of([DEVICE], {GPU: Users((Process(1, DEVICE),))}) == {DEVICE: (PodRef(A),)}
+    assert blind.pods_of([DEVICE], {GPU: Users()}) == {}
 
 
 def test_an_entry_of_a_pod_that_has_left(node: Node) -> None:
@@ -124,12 +127,39 @@ def test_mig_instances(node: Node) -> None:
     assert node.pods(DEVICE, (1, 2)) == (POD_A, POD_B)
 
 
+def test_processes_that_nvml_places(node: Node) -> None:
+    """An instance has only its own processes' pods; the GPU, whose reset ends all of them, has every instance's."""
+    node.run_in(1, A)
+    node.run_in(2, B)
+    users = Users((Process(1, mig(DEVICE, 5, 0)), Process(2, mig(DEVICE, 6, 0))), {})
+    assert node.users(mig(DEVICE, 5), users) == (POD_A,)
+    assert node.users(mig(DEVICE, 6, 0), users) == (POD_B,)
+    assert node.users(mig(DEVICE, 7), users) == ()
+    assert node.users(DEVICE, users) == (POD_A, POD_B)
+
+
+def test_instances_that_the_kubelet_knows_by_uuid(node: Node) -> None:
+    """NVML tells which GPU a MIG UUID is of; without its word such an entry may be on any GPU."""
+    one, other = "MIG-aaaaaaaa-bbbb-5ccc-8ddd-eeeeeeeeeeee", "MIG-aaaaaaaa-bbbb-5ccc-8ddd-ffffffffffff"
+    node.give({A: [one], B: [f"{other}::1"]}, "nvidia.com/mig-1g.10gb")
+    users = Users((), {one: mig(DEVICE, 5, 0), other: mig(DEVICE, 6, 0)})
+    assert node.users(mig(DEVICE, 5), users) == (POD_A,)
+    assert node.users(mig(DEVICE, 6), users) == (POD_B,)
+    assert node.users(mig(DEVICE, 7), users) == ()
+    assert node.users(DEVICE, users) == (POD_A, POD_B)
+    assert node.users(DEVICE, Users((), {})) == ()
+    assert node.users(DEVICE, Users()) is None
+    assert node.users(mig(DEVICE, 5), None) is None
+
+
 class Rig:
     """The source above real pynvml."""
 
     def __init__(self, node: Node, driver: SimulatedDriver, nvml: Nvml) -> None:
         self.node, self.driver = node, driver
-        self.source = PodsSource(nvml, node.finder, SystemClock(), deadline=0.1)
+        self.hung: set[str] = set()
+        """UUIDs of GPUs that are known to hang."""
+        self.source = PodsSource(nvml, node.finder, SystemClock(), deadline=0.1, hangs=self.hung.__contains__)
         self.batches: list[Batch] = []
         self._threads = set(threading.enumerate())
 
@@ -176,8 +206,22 @@ def test_only_faulty_gpus_are_asked(node: Node) -> None:
         made.driver.calls.clear()
         assert made.look(device, NODE, gpu_at("0000:3b:00.0"), Device("rdma_port/mlx5_0/1")) == {device: (POD_A,)}
         assert made.driver.calls["nvmlDeviceGetComputeRunningProcesses_v3"] <= 2  # size, then content
+        assert made.batches[-1].facts == (Pods({device: (POD_A,)}, frozenset({device, gpu_at("0000:3b:00.0")})),)
         assert made.look(NODE) == {}
         assert made.source.pause() is None
+
+
+def test_mig_through_the_driver(node: Node) -> None:
+    """Two instances of one GPU, two pods: one whose process runs, one that only the kubelet knows any more."""
+    with rig(node, 1) as made:
+        card = made.driver.gpus[0]
+        card.mig_mode, card.processes, card.placed = 1, [1], {1: (5, 0)}
+        card.mig = [MigInstance(5, 0, "MIG-aaaaaaaa-bbbb-5ccc-8ddd-eeeeeeeeeeee"),
+                    MigInstance(6, 0, "MIG-aaaaaaaa-bbbb-5ccc-8ddd-ffffffffffff")]
+        node.run_in(1, A)
+        node.give({B: [card.mig[1].uuid]})
+        whole, first, second = gpu(card.uuid), mig(gpu(card.uuid), 5), mig(gpu(card.uuid), 6, 0)
+        assert made.look(whole, first, second) == {whole: (POD_A, POD_B), first: (POD_A,), second: (POD_B,)}
 
 
 def test_only_changes_are_told(node: Node) -> None:
@@ -232,6 +276,17 @@ def test_a_call_that_is_out_is_not_sent_again(node: Node) -> None:
         assert made.driver.calls["nvmlDeviceGetComputeRunningProcesses_v3"] == 1
 
 
+def test_a_gpu_that_is_known_to_hang_is_not_asked(node: Node) -> None:
+    """One call that hangs is enough for it: the kubelet answers alone."""
+    with rig(node) as made:
+        first = made.driver.gpus[0]
+        node.give({A: [first.uuid]})
+        made.hung.add(first.uuid)
+        made.driver.calls.clear()
+        assert made.look(gpu(first.uuid)) == {gpu(first.uuid): (POD_A,)}
+        assert not made.driver.calls
+
+
 def test_what_was_known_stays_when_the_gpu_is_lost(node: Node) -> None:
     """A fault that stands must not grow from one pod to the whole node; a new fault of a lost GPU stays unknown."""
     with rig(node) as made:
@@ -252,7 +307,7 @@ def test_nvml_that_is_closed_is_no_error(node: Node) -> None:
     source = PodsSource(Nvml(), node.finder, SystemClock())
     source.ask([DEVICE])
     source.turn(told.append)
-    assert told[0].facts == (Pods({DEVICE: (POD_A,)}),)
+    assert told[0].facts == (Pods({DEVICE: (POD_A,)}, frozenset({DEVICE})),)
 
 
 def test_a_bad_entry_is_counted_once(node: Node) -> None:

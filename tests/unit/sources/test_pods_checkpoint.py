@@ -39,11 +39,18 @@ def test_a_mig_instance_that_names_its_gpu() -> None:
     assert read("mig-by-parent.json") == {Device(f"{ONE}/gi5/ci0"): {POD}}
 
 
-@pytest.mark.parametrize("name", ["mig-by-uuid.json", "minor-numbers.json"])
-def test_ids_that_do_not_tell_the_gpu(name: str) -> None:
+def test_a_mig_instance_that_does_not_name_its_gpu() -> None:
+    """Is kept by its own UUID: NVML may know it."""
+    found = allotted((FILES / "mig-by-uuid.json").read_bytes())
+    assert (found.pods, found.complete) == ({}, True)
+    assert list(found.instances.values()) == [{POD}]
+    assert all(uuid.startswith("MIG-") for uuid in found.instances)
+
+
+def test_ids_that_do_not_tell_the_gpu() -> None:
     """Then no GPU can be said to be nobody's."""
-    found = allotted((FILES / name).read_bytes())
-    assert (found.pods, found.complete) == ({}, False)
+    found = allotted((FILES / "minor-numbers.json").read_bytes())
+    assert (found.pods, found.instances, found.complete) == ({}, {}, False)
 
 
 def test_nothing_was_given_out() -> None:
