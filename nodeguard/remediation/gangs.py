@@ -112,8 +112,9 @@ def _of_kind(api: Api, group: str, kind: str, how: How) -> Iterator[Going]:
     listed = api.get(f"/apis/{api_version}/{plural}", {"labelSelector": marks.RESTART_LABEL})
     for item in listed.get("items") or ():
         metadata = item["metadata"]
+        above = (metadata.get("ownerReferences") or [{}])[0].get("uid", "") if how == "workload" else ""
         owner = Owner(
-            uid=metadata["uid"], namespace=metadata["namespace"], name=metadata["name"], kind=kind,
+            uid=metadata["uid"], stands_for=above, namespace=metadata["namespace"], name=metadata["name"], kind=kind,
             api_version=api_version, how=how,
             path=f"/apis/{api_version}/namespaces/{metadata['namespace']}/{plural}/{metadata['name']}")
         standing = restart.restart_of(item)

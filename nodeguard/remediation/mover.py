@@ -124,12 +124,15 @@ class Mover:
 
     def gang_of(self, owner: Owner, pods: Iterable[PodView]) -> tuple[PodView, ...]:
         """The pods of an owner, as far as owners are known."""
-        return tuple(pod for pod in pods if (known := self._owners.known(pod)) is not None and known.uid == owner.uid)
+        return tuple(pod for pod in pods if (known := self._owners.known(pod)) is not None and known.uid == owner.gang)
 
     def _leave(self, owner: Owner, pods: Sequence[PodView], order: Order) -> Moved | None:
         """What keeps the gang from being restarted as a whole; None: nothing does."""
         if owner.uid in order.going:
             return None
+        return self._too_often(owner, pods, order) or self._unwelcome(owner, pods, order)
+
+    def _too_often(self, owner: Owner, pods: Sequence[PodView], order: Order) -> Moved | None:
         limits, now = order.policy.gangs, order.now
         before = [at for at in order.history.get(owner.uid, ()) if at > now - _DAY]
         if len(before) >= limits.per_day:
@@ -138,15 +141,19 @@ class Mover:
         if before and now < max(before) + limits.apart:
             self._later(pods, now, asked=max(before) + limits.apart - now)
             return Moved(waits=f"{owner.title} was restarted {now - max(before):.0f} s ago")
+        return None
+
+    def _unwelcome(self, owner: Owner, pods: Sequence[PodView], order: Order) -> Moved | None:
         gang = self.gang_of(owner, order.pods)
         objection = try_objection(self._api, owner.namespace, gang)
         if objection:
-            return Moved(waits=objection, blocked_since=self._later(pods, now, blocked=True))
-        if enough(gang, order.nodes, order.pods, frozenset({order.node})) or limits.no_spare == "restart":
+            return Moved(waits=objection, blocked_since=self._later(pods, order.now, blocked=True))
+        no_spare = order.policy.gangs.no_spare
+        if no_spare == "restart" or enough(gang, order.nodes, order.pods, frozenset({order.node})):
             return None
-        if limits.no_spare == "evict-rank":
-            return self._evict(pods, now)
-        self._later(pods, now)
+        if no_spare == "evict-rank":
+            return self._evict(pods, order.now)
+        self._later(pods, order.now)
         return Moved(waits=f"no spare seats for {owner.title}")
 
     def _restart(self, owner: Owner, pods: Sequence[PodView], order: Order) -> Moved:
@@ -223,7 +230,8 @@ def workload_of(api: Api, owner: Owner) -> Owner | None:
             metadata = item["metadata"]
             if any(ref.get("uid") == owner.uid for ref in metadata.get("ownerReferences") or ()):
                 return Owner(uid=metadata["uid"], path=f"{root}/{metadata['name']}", namespace=owner.namespace,
-                             name=metadata["name"], kind="Workload", api_version=version, how="workload")
+                             name=metadata["name"], kind="Workload", api_version=version, how="workload",
+                             stands_for=owner.uid)
     except ApiError:
         return None
     return None

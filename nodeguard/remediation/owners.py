@@ -54,6 +54,13 @@ class Owner:
     kind: str
     api_version: str
     how: How
+    stands_for: str = ""
+    """UID of the top owner that a Kueue Workload stands for; empty for every other kind."""
+
+    @property
+    def gang(self) -> str:
+        """UID of the pods' top owner."""
+        return self.stands_for or self.uid
 
     @property
     def title(self) -> str:
