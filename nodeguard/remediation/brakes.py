@@ -57,10 +57,10 @@ class Brakes:
     def look(self, sizes: Mapping[str, int]) -> bool:
         """Count; whether a storm or a brake has just ended, so that everything is to be decided anew."""
         now, nodes = self._now(), sum(sizes.values())
-        newly = self._storms.storm(self._policy.storm, nodes, now)
+        newly = self._storms.storm(self._policy().storm, nodes, now)
         if newly is not None:
             self._storm(newly, now)
-        for rule, count in self._storms.bad_rules(self._policy.rule_brake, nodes, now).items():
+        for rule, count in self._storms.bad_rules(self._policy().rule_brake, nodes, now).items():
             if now - self._written.get(rule, float("-inf")) >= _WRITTEN_AGAIN:
                 self._brake(rule, count, now)
         over = self._storming and not self.storm()
@@ -69,17 +69,13 @@ class Brakes:
             self._tell(Happening(what="storm-over", at=now))
         return over
 
-    def use(self, policy: Policy) -> None:
-        """Another policy is in force."""
-        self._policy = policy
-
     def _storm(self, newly: int, now: float) -> None:
-        until = now + self._policy.storm.cooldown
+        until = now + self._policy().storm.cooldown
         told, self._storm_until = self._storm_until, until
         if not self._storming:
             self._storming = True
             self._tell(Happening(what="storm", at=now, count=newly, text=f"{newly} nodes newly at fault"))
-        if until - told > self._policy.storm.cooldown / 10:
+        if until - told > self._policy().storm.cooldown / 10:
             self._elsewhere(lambda: self._keep_storm(until))
 
     def _keep_storm(self, until: float) -> Call:
@@ -93,12 +89,12 @@ class Brakes:
     def _brake(self, rule: tuple[str, str], count: int, now: float) -> None:
         self._written[rule] = now
         name, content_hash = rule
-        reason = f"nodeguard-remediate it tainted {count} nodes within {self._policy.rule_brake.within:g} s"
+        reason = f"nodeguard-remediate it tainted {count} nodes within {self._policy().rule_brake.within:g} s"
         hold = brake.Hold(content_hash or brake.ANY, f"{rfc3339(now)} {reason}")
         self._elsewhere(lambda: self._write(name, hold, count, now))
 
     def _write(self, name: str, hold: brake.Hold, count: int, now: float) -> Call:
-        if self._policy.dry_run:
+        if self._policy().dry_run:
             text = f"brake the rule {name}"
             return lambda: self._tell(Happening(what="would", at=now, text=text))
         try:

@@ -36,8 +36,8 @@ class _Case:
     person: str = ""
     why: str = ""
     """What was told last of what it waits for."""
-    would: object = None
-    """The command that a dry run told last."""
+    would: str = ""
+    """What a dry run told last."""
 
 
 class Cases:
@@ -145,7 +145,8 @@ class Cases:
             self._hands.ledger, node, self._world.sizes(policy), policy.budget, now)
 
     def _with_case(self, seen: Seen, case: _Case) -> Seen:
-        clean = seen.report.known and not working(seen.report.faults, seen.words, ())
+        ill = any(fault.weighs and fault.rule not in seen.words.silenced for fault in seen.report.faults)
+        clean = seen.report.known and not ill
         case.clean_since = (seen.now if case.clean_since is None else case.clean_since) if clean else None
         return dataclasses.replace(seen, clean_since=case.clean_since, waits=case.waits, person=case.person)
 
@@ -166,9 +167,10 @@ class Cases:
 
     def _do(self, node: NodeView, seen: Seen, case: _Case, command: Command) -> None:
         if self.policy().dry_run:
-            if command != case.would:
-                case.would = command
-                self._say("would", node, seen.record, text=_words(command))
+            words = _words(command)
+            if words != case.would:
+                case.would = words
+                self._say("would", node, seen.record, text=words)
             return
         if isinstance(command, MoveOut):
             self._move(node, seen, case, command)

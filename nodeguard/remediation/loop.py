@@ -45,7 +45,7 @@ class Loop:
         owners = Owners(api)
         mover = Mover(api, owners)
         self.restarts = Restarts(api, owners, mover, self.world, tell, self._elsewhere(submit), self.touch, self.now)
-        self.brakes = Brakes(api, ledger, namespace, tell, self._elsewhere(submit), self.now)
+        self.brakes = Brakes(api, ledger, namespace, policy, tell, self._elsewhere(submit), self.now)
         self.cases = Cases(self.world, self.restarts, self.brakes, mover, Hands(api, ledger), policy, tell,
                            self._elsewhere(submit), self.touch, self.now)
         self._dirty: dict[str, None] = {}

@@ -150,6 +150,8 @@ def _quarantined(seen: Seen, record: Record, policy: Policy, faults: tuple[Fault
 
 def _draining(seen: Seen, record: Record, policy: Policy, faults: tuple[Fault, ...]) -> Step:
     if not seen.leaving:
+        if any(fault.held and fault.key in record.faults for fault in seen.report.faults):
+            return Step(why="the brake holds the rule")
         return Step(Write(record.to("repairing", seen.now)))
     why = _not_now(seen, policy)
     if why:

@@ -39,9 +39,14 @@ class Fault:
         return f"{self.rule}/{self.device}@{self.since:.3f}"
 
     @property
+    def weighs(self) -> bool:
+        """Whether a node with it is not healthy, though a brake may hold it."""
+        return self.effect in ("noschedule", "evict")
+
+    @property
     def acts(self) -> bool:
         """Whether work on the node comes from it."""
-        return self.effect in ("noschedule", "evict") and not self.held
+        return self.weighs and not self.held
 
     @property
     def evicts(self) -> bool:
