@@ -23,12 +23,11 @@ _WRITTEN_AGAIN = 600.0
 class Brakes:
     """Watches how many nodes fall ill at once, and by which rule."""
 
-    def __init__(self, api: Api, ledger: Ledger, namespace: str, tell: Tell, elsewhere: Elsewhere,  # noqa: PLR0913
-                 now: Callable[[], float]) -> None:
-        self._api, self._ledger, self._namespace = api, ledger, namespace
+    def __init__(self, api: Api, ledger: Ledger, namespace: str, policy: Callable[[], Policy],  # noqa: PLR0913
+                 tell: Tell, elsewhere: Elsewhere, now: Callable[[], float]) -> None:
+        self._api, self._ledger, self._namespace, self._policy = api, ledger, namespace, policy
         self._tell, self._elsewhere, self._now = tell, elsewhere, now
         self._storms = Storms()
-        self._policy = Policy()
         self._storm_until = float("-inf")
         self._storming = False
         self._standing = brake.Brake()

@@ -156,18 +156,26 @@ def _draining(seen: Seen, record: Record, policy: Policy, faults: tuple[Fault, .
     why = _not_now(seen, policy)
     if why:
         return Step(why=why, look_at=seen.words.next_change)
-    joined = _joined(record, faults)
-    if joined != record.faults:
-        return Step(Write(_also(record, joined, faults)))
     overdue = record.stamps.get("draining", record.since) + policy.drain.deadline
-    if record.state == "draining" and seen.now >= overdue:
-        names = ", ".join(pod.key for pod in seen.leaving[:3])
-        return Step(Write(record.to("stuck", seen.now, f"{len(seen.leaving)} pods do not leave: {names}")))
-    if record.state == "draining" and seen.person:
-        return Step(Write(record.to("needs-person", seen.now, seen.person)))
+    written = _rewritten(seen, record, faults, overdue)
+    if written is not None:
+        return Step(Write(written))
     staying = tuple(pod for pod in seen.leaving if not pod.deleting)
     look_at = overdue if record.state == "draining" else None
     return Step(MoveOut(staying) if staying else None, look_at=_later(seen, look_at), why=seen.waits)
+
+
+def _rewritten(seen: Seen, record: Record, faults: tuple[Fault, ...], overdue: float) -> Record | None:
+    """The record with what has changed about the work while pods leave; None: nothing has."""
+    joined = _joined(record, faults)
+    if joined != record.faults:
+        return _also(record, joined, faults)
+    if record.state == "draining" and seen.now >= overdue:
+        names = ", ".join(pod.key for pod in seen.leaving[:3])
+        return record.to("stuck", seen.now, f"{len(seen.leaving)} pods do not leave: {names}")
+    if record.state == "draining" and seen.person:
+        return record.to("needs-person", seen.now, seen.person)
+    return None
 
 
 def _repairing(seen: Seen, record: Record, policy: Policy, faults: tuple[Fault, ...]) -> Step:
