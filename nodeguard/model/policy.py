@@ -104,7 +104,7 @@ class Policy:
     resources: tuple[str, ...] = RESOURCES
     """Patterns of the resource names that make a pod an accelerator pod."""
     device_classes: tuple[str, ...] = ("gpu.nvidia.com", "mig.nvidia.com", "gpu.amd.com", "gpu.intel.com")
-    """DRA device classes that do the same for a pod's resource claims."""
+    """Patterns of the DRA device classes that do the same for a pod's resource claims."""
     budget: Budget = field(default_factory=Budget)
     storm: Storm = field(default_factory=Storm)
     rule_brake: RuleBrake = field(default_factory=RuleBrake)
@@ -120,3 +120,7 @@ class Policy:
     def is_accelerator(self, resource: str) -> bool:
         """Whether a resource of this name is an accelerator."""
         return any(fnmatchcase(resource, pattern) for pattern in self.resources)
+
+    def is_accelerator_class(self, device_class: str) -> bool:
+        """Whether devices of this class are accelerators."""
+        return any(fnmatchcase(device_class, pattern) for pattern in self.device_classes)

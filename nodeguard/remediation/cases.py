@@ -133,7 +133,9 @@ class Cases:
             self._waiting.discard(name)
             return None
         faults = working(report.faults, words, ignored)
-        leaving = targets.leaving(self._world.pods_on(name), faults, self.policy())
+        policy = self.policy()
+        leaving = targets.leaving(self._world.pods_on(name), faults, policy,
+                                  lambda pod: self._world.accelerates(pod, policy))
         if record is None or record.state == "released":
             leaving = tuple(pod for pod in leaving if not pod.deleting)
         return Seen(now=now, node=node, record=record, report=report, words=words, slot=slot, leaving=leaving,

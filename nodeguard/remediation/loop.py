@@ -91,6 +91,14 @@ class Loop:
                     self.touch(pod.node)
         self._calls.put(take)
 
+    def claim_changed(self, key: str, _old: tuple[str, ...] | None, new: tuple[str, ...] | None) -> None:
+        """A ResourceClaim was added, changed or deleted; what counts of it are its device classes."""
+        def take() -> None:
+            self.world.claims.pop(key, None)
+            if new is not None:
+                self.world.claims[key] = new
+        self._calls.put(take)
+
     def synced(self) -> None:
         """The first lists of Nodes and pods have been told whole."""
         self._calls.put(self._set_synced)

@@ -1,23 +1,27 @@
 """Which pods are to leave a node: those on the faulty devices, else every accelerator pod, and never some others."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 
 from nodeguard.model.policy import Policy
 from nodeguard.remediation.report import Fault
 from nodeguard.remediation.views import PodView
 
+Accelerates = Callable[[PodView], bool]
+"""Whether a pod holds accelerators."""
 
-def leaving(pods: Iterable[PodView], faults: Iterable[Fault], policy: Policy) -> tuple[PodView, ...]:
-    """Of the accelerator pods bound to a node, those that its faults ask to leave and those that are ending already.
+
+def leaving(pods: Iterable[PodView], faults: Iterable[Fault], policy: Policy,
+            accelerates: Accelerates) -> tuple[PodView, ...]:
+    """Of the pods bound to a node, those that its faults ask to leave and those with accelerators that are ending.
 
     The agent's word counts only for pods that run here: the caller gives no others.
     """
     evicting = [fault for fault in faults if fault.evicts]
     named = frozenset(pod.uid for fault in evicting for pod in fault.pods or ())
     whole_node = any(fault.scope != "device" or fault.pods is None for fault in evicting)
-    return tuple(pod for pod in pods if movable(pod, policy)
-                 and (pod.deleting or (bool(evicting) and (whole_node or pod.uid in named))))
+    return tuple(pod for pod in pods if movable(pod, policy) and (
+        pod.uid in named or (accelerates(pod) and (pod.deleting or (bool(evicting) and whole_node)))))
 
 
 def movable(pod: PodView, policy: Policy) -> bool:
@@ -27,6 +31,4 @@ def movable(pod: PodView, policy: Policy) -> bool:
     """
     if pod.finished or pod.mirror or pod.of_daemon_set or pod.priority_class in policy.exclude.priority_classes:
         return False
-    if any(fnmatchcase(pod.namespace, pattern) for pattern in policy.exclude.namespaces):
-        return False
-    return any(map(policy.is_accelerator, pod.resources)) or bool(pod.claims)
+    return not any(fnmatchcase(pod.namespace, pattern) for pattern in policy.exclude.namespaces)

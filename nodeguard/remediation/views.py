@@ -1,6 +1,6 @@
 """What the loop keeps of Nodes and pods: a few fields, because there are thousands."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,7 +72,7 @@ class PodView:
     mirror: bool
     resources: Mapping[str, int]
     claims: tuple[str, ...]
-    """Device classes of its resource claims that can be told from the pod; ``?`` for one that cannot."""
+    """Names of its ResourceClaims (DRA), in its namespace."""
     created: float
     """Unix seconds."""
     tolerates_all: bool
@@ -113,7 +113,7 @@ def pod_view(pod: Object) -> PodView | None:
     """Reduce a pod; None for one without extended resources and claims, which the loop never touches."""
     metadata, spec, status = _part(pod, "metadata"), _part(pod, "spec"), _part(pod, "status")
     resources = _requests(spec)
-    claims = tuple(_class_of(claim) for claim in spec.get("resourceClaims") or ())
+    claims = tuple(_claims(spec, status))
     if not resources and not claims:
         return None
     return PodView(
@@ -143,9 +143,19 @@ def _part(item: Any, key: str) -> Object:
     return found if isinstance(found, dict) else {}
 
 
-def _class_of(claim: Object) -> str:
-    """A pod names a ResourceClaim or a template of one, and neither tells its device class."""
-    return str(claim.get("resourceClaimTemplateName") or claim.get("resourceClaimName") or "?")
+def _claims(spec: Object, status: Object) -> Iterator[str]:
+    """A pod names a claim, or a template whose claim its status names (core/v1 PodResourceClaimStatus)."""
+    made = {one.get("name"): one.get("resourceClaimName") for one in status.get("resourceClaimStatuses") or ()}
+    for claim in spec.get("resourceClaims") or ():
+        yield str(claim.get("resourceClaimName") or made.get(claim.get("name")) or "")
+
+
+def claim_classes(claim: Object) -> tuple[str, ...]:
+    """Device classes that a ResourceClaim asks for (resource.k8s.io/v1 DeviceRequest)."""
+    requests = _part(_part(claim, "spec"), "devices").get("requests") or ()
+    wanted = (one for request in requests
+              for one in (_part(request, "exactly"), *(request.get("firstAvailable") or ()), request))
+    return tuple(sorted({one["deviceClassName"] for one in wanted if one.get("deviceClassName")}))
 
 
 def _requests(spec: Object) -> dict[str, int]:

@@ -17,6 +17,8 @@ class World:
     def __init__(self) -> None:
         self.nodes: dict[str, NodeView] = {}
         self.pods: dict[str, PodView] = {}
+        self.claims: dict[str, tuple[str, ...]] = {}
+        """ResourceClaims (``namespace/name``) → their device classes."""
         self._by_node: defaultdict[str, dict[str, PodView]] = defaultdict(dict)
         self._records: dict[str, tuple[str | None, Record | None]] = {}
         self._reports: dict[str, tuple[str | None, Report]] = {}
@@ -52,6 +54,11 @@ class World:
     def pods_on(self, node: str) -> tuple[PodView, ...]:
         """Accelerator pods bound to the node."""
         return tuple(self._by_node[node].values()) if node in self._by_node else ()
+
+    def accelerates(self, pod: PodView, policy: Policy) -> bool:
+        """Whether the pod holds accelerators, by its resources or its claims' device classes."""
+        classes = (word for claim in pod.claims for word in self.claims.get(f"{pod.namespace}/{claim}", ()))
+        return any(map(policy.is_accelerator, pod.resources)) or any(map(policy.is_accelerator_class, classes))
 
     def record_of(self, name: str) -> Record | None:
         """The loop's record on the Node; None also for one that is not understood (see :attr:`unreadable`)."""
