@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint unit rules e2e controlplane bench clean
+.PHONY: demo test lint unit rules e2e controlplane bench docs fuzz clean
 
 demo: $(STAMP)
 	$(BIN)/nodeguard demo
@@ -41,6 +41,15 @@ e2e: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python -m bench
+
+# docs/rules.md, docs/signals.md and docs/xids.md, from what the agent judges by.
+docs: $(STAMP)
+	$(BIN)/nodeguard explain pages docs
+
+# A million inputs a parser and engine: hours. FUZZ narrows it: make fuzz FUZZ="kmsg_records --runs 50000"
+fuzz: $(STAMP)
+	-$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[fuzz]'
+	nice $(BIN)/python -m tests.fuzz $(FUZZ)
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

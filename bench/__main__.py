@@ -4,14 +4,16 @@ import argparse
 import sys
 from collections.abc import Callable, Mapping
 
-from bench import latency, nvml, overhead, replay
+from bench import exporter, hang, latency, nvml, overhead, replay
 from bench.table import Row, show
 
 BENCHES: Mapping[str, Callable[[], list[Row]]] = {
     "replay": replay.run,
     "overhead": overhead.run,
     "nvml": nvml.run,
+    "exporter": exporter.run,
     "latency": latency.run,
+    "hang": hang.run,
 }
 
 

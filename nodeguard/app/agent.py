@@ -5,6 +5,8 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from nodeguard.app import expect
+from nodeguard.app.firstpods import FirstPods
 from nodeguard.app.gpus import Quiet
 from nodeguard.app.inbox import Inbox
 from nodeguard.app.person import cleared
@@ -12,6 +14,7 @@ from nodeguard.app.remember import Remember
 from nodeguard.app.rulesource import RuleSource
 from nodeguard.app.sinkset import SinkSet, cluster
 from nodeguard.app.sourceset import SourceSet
+from nodeguard.app.taps import NO_TAPS, Taps
 from nodeguard.config.settings import AgentSettings
 from nodeguard.engine.engine import Engine
 from nodeguard.kube.api import Api, Object, node_path
@@ -19,7 +22,7 @@ from nodeguard.model.clock import Clock
 from nodeguard.model.device import NODE
 from nodeguard.model.errors import ApiError, UserError
 from nodeguard.model.fault import Transition
-from nodeguard.model.sample import Batch, Booted, Expected, Fact, Gap, KindsHere, NodeIs, Sample
+from nodeguard.model.sample import Batch, Booted, Fact, Gap, KindsHere, NodeIs, Sample
 from nodeguard.sinks.http import StatusServer
 from nodeguard.sinks.log import Log
 from nodeguard.store import Store
@@ -38,8 +41,10 @@ _STOP_WITHIN = 1.2
 class Agent:
     """One node's agent. ``run`` returns when ``stop`` was called, with the state saved."""
 
-    def __init__(self, settings: AgentSettings, clock: Clock, log: Log, api: Api | None) -> None:
+    def __init__(self, settings: AgentSettings, clock: Clock, log: Log, api: Api | None,
+                 taps: Taps = NO_TAPS) -> None:
         """UserError: a setting cannot be used (rules, state directory, address)."""
+        self._taps = taps
         self._settings, self._clock, self._log, self._api = settings, clock, log, api
         self._stop = threading.Event()
         self._inbox = Inbox(self._stop)
@@ -50,7 +55,7 @@ class Agent:
         node = self._first_look()
         self.rules = RuleSource(settings, log)
         rules, baseline = self.rules.load(_labels(node)), self.rules.baseline()
-        self._sources = SourceSet(settings, clock, self._note)
+        self._sources = SourceSet(settings, clock, self._note, taps)
         restored = self._remember.restore(
             lambda: Engine(rules, node_name=settings.node_name, configured=self._sources.names,
                            soak=settings.soak, baseline=baseline), node)
@@ -68,6 +73,7 @@ class Agent:
         self._dirty = self._unsaved = True
         self._clear_words = ""
         self._quiet = Quiet(self._sources.gpus, log)
+        self._first_pods = FirstPods(asked=bool(self._sources.gpus.sources))
         self._carried: list[Transition] = []
         """Made outside a turn; the next one tells them."""
 
@@ -80,6 +86,7 @@ class Agent:
         """Turn the loop until :meth:`stop`."""
         self._log.info("agent started", node=self._settings.node_name, boot_id=self._boot_id,
                        rules=len(self.engine.rules.rules), rules_hash=self.engine.rules.hash)
+        self._record_memory()
         self._carried += self._take(self._first_words())
         self.status.start()
         self._sinks.start(lambda node: self._inbox.put(lambda: self._on_node(node)))
@@ -90,19 +97,22 @@ class Agent:
         finally:
             self._end()
 
+    def _record_memory(self) -> None:
+        self._taps.begin(self._clock.boot(), self.engine, self._settings, self._sources.kmsg.state())
+
     def _first_words(self) -> Batch:
         """What the agent knows of its node and of itself before any source has spoken."""
-        facts: list[Fact] = [Booted(self._boot_id, 0.0), KindsHere(self._sources.kinds)]
+        facts: list[Fact] = [Booted(self._boot_id, 0.0), KindsHere(self._sources.kinds),
+                             expect.expected(self._settings)]
+        before = [series.device for series in self.engine.series.of_signal("rdma_port_expected")]
         samples = [Sample("rules_invalid", NODE, 0), Sample("state_unwritable", NODE, 0)]
-        if self._settings.expect_gpus is not None:
-            facts.append(Expected(counts={"gpu": self._settings.expect_gpus}))
-            samples.append(Sample("gpu_count_expected", NODE, self._settings.expect_gpus))
+        samples += expect.samples(self._settings, before)
         return Batch(source="agent", facts=tuple(facts), samples=tuple(samples))
 
     def _turn(self) -> None:
         self._turned = now = self._clock.boot()
         due = self.engine.next_due()
-        wait = _TICK if due is None else min(max(due - now, 0.0), _TICK)
+        wait = min(_TICK if due is None else max(due - now, 0.0), _TICK, self._first_pods.left(now))
         changed, self._carried = self._carried, []
         for item in self._inbox.take(wait, _AT_ONCE):
             changed += self._take(item) if isinstance(item, Batch) else item()
@@ -112,7 +122,10 @@ class Agent:
         self._publish(changed)
 
     def _take(self, batch: Batch) -> tuple[Transition, ...]:
-        transitions = self.engine.step(self._clock.boot(), batch)
+        now = self._clock.boot()
+        self._taps.took(now, batch)
+        transitions = self.engine.step(now, batch)
+        self._first_pods.take(batch)
         if batch.source == "kmsg":
             self._sources.kmsg.settle(batch)
             if any(isinstance(fact, Gap) for fact in batch.facts):
@@ -128,7 +141,8 @@ class Agent:
         self._dirty = True
         invalid = Batch(source="agent", samples=(Sample("rules_invalid", NODE, 1 if self.rules.invalid else 0),))
         transitions = () if self.rules.invalid else self.engine.reload(found, now)
-        return (*transitions, *self.engine.step(now, invalid))
+        self._taps.judged_by(now, self.engine)
+        return (*transitions, *self._take(invalid))
 
     def _publish(self, changed: list[Transition]) -> None:
         now = self._clock.boot()
@@ -136,8 +150,12 @@ class Agent:
             intent = self.engine.intent()
             # a source that stays silent must not hold back the first write for ever
             ready = (intent.ready or now - self._started >= _FIRST_WRITE_AFTER) and not self._needs_node
-            self._intent = intent = dataclasses.replace(intent, ready=ready)
             self._sources.gpus.pods.ask(fault.device for fault in intent.faults)
+            if self._first_pods.hold(intent.faults, now) and not self._stop.is_set():
+                # the next turn tells all of it: to save the state now would take longer than the answer
+                self._dirty, self._carried = True, changed
+                return
+            self._intent = intent = dataclasses.replace(intent, ready=ready)
             self._sinks.tell(changed, intent)
             self._dirty = not ready
         events = self._sinks.compose(changed, self._intent.boot_id)
@@ -163,6 +181,7 @@ class Agent:
         if self._needs_node:
             self._needs_node = False
             self._remember.restore_annotation(self.engine, node)
+            self._record_memory()
         metadata = node.get("metadata") or {}
         shift = self._clock.wall() - self._clock.boot()
         words, wrong = cleared(metadata.get("annotations") or {}, shift)
@@ -202,6 +221,7 @@ class Agent:
     def _end(self) -> None:
         self._sources.stop(_STOP_WITHIN / 3)
         self._sinks.stop(_STOP_WITHIN / 3)
+        self._taps.end(self.engine)
         self._save(self._clock.boot())
         self.status.stop()
         self._store.close()

@@ -11,12 +11,12 @@ from nodeguard.app import doctor_kube, doctor_node
 from nodeguard.app.doctor_finding import Check, Finding, examine
 from nodeguard.app.doctor_gpus import Gpus, expectation, on_the_bus
 from nodeguard.app.doctor_nvml import Doctor, Driver
-from nodeguard.app.doctor_system import WallClock
 from nodeguard.app.person import quiesced_until
 from nodeguard.config.settings import AgentSettings
 from nodeguard.kube.api import Api, Object, node_path
 from nodeguard.model.clock import Clock
 from nodeguard.model.errors import ApiError, UserError
+from nodeguard.sources.host_clock import WallClock
 from nodeguard.sources.nvml import NvmlPace
 from nodeguard.sources.pods import KUBELET_ROOT, PODS_LOG_ROOT
 from nodeguard.vendors.nvidia.pci import Bus

@@ -6,8 +6,8 @@ from datetime import datetime
 
 from nodeguard.app.doctor_finding import Finding, Verdict
 from nodeguard.kube.api import Api, Object
+from nodeguard.kube.brake import CONFIG_MAP
 from nodeguard.model.errors import ApiError, ApiNotFound, ApiRefused
-from nodeguard.sinks.brake import CONFIG_MAP
 
 POLICIES = ("nodeguard-agent-nodes", "nodeguard-agent-leases", "nodeguard-agent-events")
 """Admission policies that the shipped manifest installs, each with a binding of the same name."""

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from nodeguard.app.doctor_finding import Finding
-from nodeguard.app.doctor_system import WallClock
 from nodeguard.config.options import Address
 from nodeguard.config.rules import load_rules
 from nodeguard.model.errors import ConfigError, SourceError
 from nodeguard.model.rule import RuleSet
+from nodeguard.sources.host_clock import WallClock
 from nodeguard.sources.kmsg_device import FileKmsgDevice
 from nodeguard.sources.pods import CHECKPOINT
 from nodeguard.sources.pods_checkpoint import allotted

@@ -30,7 +30,8 @@ class GpuSources:
         self._polled.opened = self._followed.opened
         self._polled.closing = self._followed.closing
         self.pods = PodsSource(
-            self.nvml, PodFinder(settings.proc_root, settings.kubelet_root, settings.pods_log_root), clock)
+            self.nvml, PodFinder(settings.proc_root, settings.kubelet_root, settings.pods_log_root), clock,
+            hangs=self._polled.hangs)
         """Which pods hold faulty GPUs."""
         wanted = not settings.no_nvml and "gpu" in self.kinds
         self.sources: tuple[Source, ...] = (self._polled, self._followed, self.pods) if wanted else ()

@@ -7,9 +7,10 @@ from typing import Any
 from nodeguard.app.readers import readers
 from nodeguard.engine import memory
 from nodeguard.engine.engine import Engine
-from nodeguard.model.errors import Problem
+from nodeguard.model.errors import Problem, UserError
 from nodeguard.model.fault import ACTIONS, EFFECTS, Fault, Transition, strongest
 from nodeguard.model.rule import RuleSet
+from nodeguard.sources.recording.memory import Memory
 from nodeguard.sources.recording.reader import Act, Entry, Recording, Restart
 
 
@@ -33,6 +34,8 @@ class Player:
                 yield from self.engine.step(act.at)
                 self.restart()
                 yield from self.engine.step(act.at)
+            elif isinstance(act.what, Memory):
+                self.remember(act.what)
             else:
                 yield from self.engine.step(act.at, act.what)
 
@@ -42,6 +45,16 @@ class Player:
         node, boot = json.loads(json.dumps([memory.node_part(old), memory.boot_part(old)]))
         self.engine = self._new_engine()
         memory.restore(self.engine, node, boot, boot_id=old.sources.boot_id, node_uid=old.node_uid, now=self.at)
+
+    def remember(self, what: Memory) -> None:
+        """Begin where the agent that was recorded began. UserError: its memory is not understood."""
+        self.engine = self._new_engine()
+        try:
+            memory.restore(self.engine, what.node, what.boot, boot_id=what.boot_id, node_uid=what.node_uid,
+                           now=self.at)
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise UserError(f"the recording's memory at {self.at:g} s is not understood "
+                            f"({type(error).__name__}: {error}): it is of another version, or was changed") from error
 
     def final(self) -> dict[str, Any]:
         """How the node stands at the end."""
@@ -88,4 +101,18 @@ def counters(engine: Engine) -> Mapping[str, int]:
 
 def open_recording(entries: Iterable[Entry], file: str, problems: list[Problem]) -> Iterator[Act]:
     """The acts of a recording's entries, with every parser that the agent has."""
-    return Recording(file, problems, readers()).acts(entries)
+    return new_recording(file, problems).acts(entries)
+
+
+def new_recording(file: str, problems: list[Problem]) -> Recording:
+    """A reader of one recording."""
+    return Recording(file, problems, readers())
+
+
+def judged_otherwise(recording: Recording, rules: RuleSet) -> str | None:
+    """One sentence where the agent that recorded judged by other rules than these, after the recording was read."""
+    others = sorted({one.rules for one in recording.recorded} - {rules.hash, ""})
+    if not others:
+        return None
+    return (f"the agent that recorded this judged by the rules {', '.join(others)}, and the replay by {rules.hash}: "
+            "it may judge otherwise")

@@ -5,16 +5,15 @@ import os
 import re
 import time
 from collections.abc import Iterable
-from pathlib import Path
 
+from nodeguard.cli.cluster import add_cluster_flags, api_of
 from nodeguard.config.rules import load_rules
 from nodeguard.config.shipped import shipped_rules_dir
 from nodeguard.config.words import hint, shown
-from nodeguard.kube.api import MERGE_PATCH, Api, Object
-from nodeguard.kube.client import connect
+from nodeguard.kube.api import MERGE_PATCH, Api
+from nodeguard.kube.brake import Brake, Hold, entries_off, entry, fetch, path, write
 from nodeguard.kube.patches import rfc3339
-from nodeguard.model.errors import ApiConflict, ApiNotFound, UserError
-from nodeguard.sinks.brake import CONFIG_MAP, Brake, Hold, collection, entries_off, entry, fetch, path
+from nodeguard.model.errors import ApiNotFound, UserError
 
 _RULE_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,60}[a-z0-9])?")
 
@@ -27,36 +26,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "on", help="let no agent add its taint, for some rules or for all; conditions and annotations go on",
         epilog="example: nodeguard brake on --rule gpu-hot --reason 'cooling works, the limit is wrong'")
     on.add_argument("--reason", metavar="TEXT", default="no reason given", help="why, for whoever reads it later")
-    on.set_defaults(run=lambda args: _brake_on(_api(args), args))
+    on.set_defaults(run=lambda args: _brake_on(api_of(args), args))
     off = commands.add_parser("off", help="let agents add taints again, for some rules or for all",
                               epilog="example: nodeguard brake off")
-    off.set_defaults(run=lambda args: _brake_off(_api(args), args))
+    off.set_defaults(run=lambda args: _brake_off(api_of(args), args))
     show = commands.add_parser("show", help="print what is braked, since when, by whom and why",
                                epilog="example: nodeguard brake show")
-    show.set_defaults(run=lambda args: _brake_show(_api(args), args))
+    show.set_defaults(run=lambda args: _brake_show(api_of(args), args))
     for command in (on, off):
         command.add_argument("--rule", action="append", default=[], type=_rule_name, metavar="NAME",
                              help="this rule only; may be repeated; default: all rules")
     for command in (on, off, show):
-        command.add_argument("--kubeconfig", type=Path, metavar="FILE",
-                             help="how to reach the API server; default: KUBECONFIG, else the pod's service account")
-        command.add_argument("--namespace", default="nodeguard", metavar="NS", help="namespace of nodeguard's objects")
-
-
-def _api(args: argparse.Namespace) -> Api:
-    given = args.kubeconfig or os.environ.get("KUBECONFIG")
-    api = connect(None if given is None else Path(given))
-    if api is None:
-        raise UserError("no cluster: give --kubeconfig FILE, or set KUBECONFIG")
-    return api
+        add_cluster_flags(command)
 
 
 def _brake_on(api: Api, args: argparse.Namespace) -> int:
     words = f"{rfc3339(time.time())} {os.environ.get('USER') or 'somebody'} {args.reason}"
-    data: Object = {}
+    data: dict[str, str] = {}
     for name in args.rule or (None,):
         data |= entry(name, Hold(words=words))
-    _write(api, args.namespace, data)
+    write(api, args.namespace, data)
     print(f"braked: {', '.join(args.rule) or 'every rule'}; agents add no taint and remove none that stands")
     _note_unknown(args.rule)
     return 0
@@ -92,18 +81,6 @@ def _lines(brake: Brake) -> Iterable[str]:
         yield f"{name}{which}  {hold.words}".rstrip()
     if brake.everything is None and not brake.rules:
         yield "nothing is braked"
-
-
-def _write(api: Api, namespace: str, data: Object) -> None:
-    """Set entries of the ConfigMap, which somebody else may create in the same moment."""
-    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": CONFIG_MAP, "namespace": namespace}}
-    try:
-        api.patch(path(namespace), {"data": data}, MERGE_PATCH)
-    except ApiNotFound:
-        try:
-            api.post(collection(namespace), {**body, "data": data})
-        except ApiConflict:
-            api.patch(path(namespace), {"data": data}, MERGE_PATCH)
 
 
 def _rule_name(text: str) -> str:

@@ -9,13 +9,14 @@ from dataclasses import asdict
 
 from nodeguard.app.doctor import Doors, diagnose
 from nodeguard.app.doctor_finding import Finding, exit_code
-from nodeguard.app.doctor_system import kernel_log_bytes, wall_clock
+from nodeguard.app.doctor_system import kernel_log_bytes
 from nodeguard.cli import agent
 from nodeguard.config.options import AGENT_OPTIONS
 from nodeguard.config.settings import AgentSettings, resolve_agent_settings
 from nodeguard.kube.client import KubeClient, connect
 from nodeguard.model.clock import SystemClock
 from nodeguard.model.errors import UserError
+from nodeguard.sources.host_clock import wall_clock
 from nodeguard.vendors.nvidia.nvml import Nvml
 
 

@@ -15,6 +15,7 @@ from nodeguard.config.schema import (
     MatchModel,
     NotRegexModel,
     ReferenceModel,
+    RequirementModel,
     RuleModel,
     SamplesModel,
 )
@@ -34,12 +35,13 @@ from nodeguard.model.rule import (
     Rate,
     Reference,
     Rule,
+    Slow,
     Test,
 )
 from nodeguard.model.sample import Attribute
 from nodeguard.model.signals import SIGNALS, Signal
 
-JUDGING = ("signal", "match", "test", "hold", "require", "across", "clear")
+JUDGING = ("signal", "kind", "match", "test", "hold", "require", "across", "clear")
 """Fields that decide when a fault opens and closes."""
 
 
@@ -50,10 +52,11 @@ def build_rule(draft: Draft) -> Rule:
     rule = Rule(
         name=model.name,
         signal=model.signal,
+        kind=model.kind,
         match=tuple(_matchers(model, signal)),
         test=_test(model),
         hold=_hold(model.absent.for_ if model.absent is not None and model.for_ is None else model.for_),
-        require=tuple(_companion(companion) for companion in model.require or ()),
+        require=tuple(_slow(one) or _companion(one) for one in model.require or ()),
         across=_across(model.across),
         mutes=tuple(model.mutes or ()),
         severity=model.severity,
@@ -145,7 +148,7 @@ def _level(keys: LevelKeys) -> Level | None:
 
 def _operand(operand: float | ReferenceModel | list[str | float]) -> float | Reference | tuple[str | float, ...]:
     if isinstance(operand, ReferenceModel):
-        return Reference(operand.signal, operand.plus)
+        return Reference(operand.signal, operand.plus, operand.times)
     return tuple(operand) if isinstance(operand, list) else float(operand)
 
 
@@ -153,6 +156,11 @@ def _hold(form: float | SamplesModel | None) -> Hold:
     if form is None:
         return Hold()
     return Hold(samples=form.samples) if isinstance(form, SamplesModel) else Hold(seconds=form)
+
+
+def _slow(required: RequirementModel) -> Slow | None:
+    rate = required.rate
+    return None if rate is None else Slow(required.signal, rate.below, rate.over, required.kind)
 
 
 def _companion(companion: CompanionModel) -> Companion:

@@ -5,13 +5,13 @@ from itertools import chain
 
 from nodeguard.config.draft import Draft, Finding
 from nodeguard.config.fields import placeholders
-from nodeguard.config.schema import LEVEL_KEYS, CompanionModel, LevelKeys, ReferenceModel
+from nodeguard.config.schema import LEVEL_KEYS, CompanionModel, LevelKeys, ReferenceModel, RequirementModel
 from nodeguard.config.words import hint, shown
 from nodeguard.model.errors import Problem
 from nodeguard.model.fault import EFFECTS
 from nodeguard.model.signals import SIGNALS, Signal
 
-BLINDNESS = ("source_up", "source_stalled_seconds")
+BLINDNESS = ("source_up", "source_stale", "source_stalled_seconds")
 """Signals about nodeguard's own sight: a source that cannot see is no reason to evict anybody."""
 
 _PLACEHOLDERS = ("device", "pci", "value", "count")
@@ -37,6 +37,8 @@ def device_kinds(rule: Draft) -> frozenset[str]:
     """Kinds of the devices that the rule looks at."""
     if rule.model.across is not None:
         return frozenset({rule.model.across.kind})
+    if rule.model.kind is not None:
+        return frozenset({rule.model.kind})
     return frozenset(rule.signal.devices if rule.signal else ())
 
 
@@ -158,9 +160,24 @@ def _attribute(name: str, signal: Signal, path: Sequence[object], *, key: bool =
 
 def _companions(rule: Draft, signal: Signal) -> Iterator[Finding]:
     for index, companion in enumerate(rule.model.require or ()):
-        yield from _companion(companion, signal, ["require", index])
+        yield from _requirement(companion, signal, ["require", index])
     if rule.model.clear is not None and rule.model.clear.while_ is not None:
         yield from _companion(rule.model.clear.while_, signal, ["clear", "while"])
+
+
+def _requirement(required: RequirementModel, owner: Signal, path: Sequence[object]) -> Iterator[Finding]:
+    if required.rate is None:
+        yield from _companion(required, owner, path)
+        return
+    other = SIGNALS[required.signal]
+    if other.kind != "counter":
+        yield Finding([*path, "rate"], f"'rate' is for counter signals; {_described(other)}", key=True)
+    if other == owner:
+        yield Finding([*path, "signal"], "must be another signal than the rule's own")
+    if required.kind is None:
+        yield from _same_device(other, owner, [*path, "signal"])
+    elif required.kind not in other.devices:
+        yield Finding([*path, "kind"], f"{other.name} belongs to {_listed(other.devices)}, not {required.kind}")
 
 
 def _companion(companion: CompanionModel, owner: Signal, path: Sequence[object]) -> Iterator[Finding]:
@@ -193,6 +210,16 @@ def _clear(rule: Draft, signal: Signal) -> Iterator[Finding]:
             yield from _operand(clear, key, signal, signal, ["clear", key])
 
 
+def _kind(rule: Draft, signal: Signal) -> Iterator[Finding]:
+    kind = rule.model.kind
+    if kind is None:
+        return
+    if kind not in signal.devices:
+        yield Finding(["kind"], f"{signal.name} belongs to {_listed(signal.devices)}, not {kind}")
+    if signal.kind == "event" or rule.model.absent is not None or rule.model.across is not None:
+        yield Finding(["kind"], "'kind' is for tests of single readings: no event, absent or across", key=True)
+
+
 def _across(rule: Draft, signal: Signal) -> Iterator[Finding]:
     across = rule.model.across
     if across is None:
@@ -213,5 +240,5 @@ def _placeholders(rule: Draft, signal: Signal) -> Iterator[Finding]:
 
 
 _CHECKS: tuple[Check, ...] = (
-    _test, _left, _hold, _attributes, _companions, _clear, _across, _placeholders,
+    _test, _left, _hold, _attributes, _companions, _clear, _kind, _across, _placeholders,
 )

@@ -5,13 +5,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 from nodeguard.config.durations import parse_duration, parse_positive_duration
+from nodeguard.config.mappings import mapping_names
+from nodeguard.config.ports import parse_expected_ports, parse_hcas
 from nodeguard.config.shipped import shipped_rules_dir
 from nodeguard.config.words import hint, shown
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 _BOOLEANS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
+_EXPORTER = re.compile(r"[a-z0-9]([-_.a-z0-9]{0,61}[a-z0-9])?")
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
@@ -20,6 +24,16 @@ class Address(NamedTuple):
 
     host: str
     port: int
+
+
+class ExporterAddress(NamedTuple):
+    """One exporter of this node."""
+
+    name: str
+    """Its source is called ``exporter/<name>``."""
+    mapping: str
+    """See :func:`nodeguard.config.mappings.shipped_mapping`."""
+    url: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +103,58 @@ def _address(value: object) -> Address:
     return Address(host.strip("[]"), int(port))
 
 
+def _exporters(value: object) -> tuple[ExporterAddress, ...]:
+    """A list, or text with commas between exporters."""
+    items = value if isinstance(value, list | tuple) else _text(value).split(",")
+    found = tuple(_exporter(_text(item).strip()) for item in items)
+    names = [one.name for one in found]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ValueError(f"two exporters are called {shown(twice)}: write NAME:MAPPING=URL to give one another name")
+    return found
+
+
+def _exporter(text: str) -> ExporterAddress:
+    called, equals, url = text.partition("=")
+    name, _, mapping = called.partition(":")
+    if not equals or _EXPORTER.fullmatch(name) is None:
+        raise ValueError(f"must be NAME=URL or NAME:MAPPING=URL, such as dcgm=http://127.0.0.1:9400/metrics, "
+                         f"not {shown(text)}")
+    if (mapping or name) not in mapping_names():
+        raise ValueError(f"unknown exporter mapping {shown(mapping or name)}{hint(mapping or name, mapping_names())}")
+    return ExporterAddress(name, mapping or name, _exporter_url(url))
+
+
+def _exporter_url(text: str) -> str:
+    try:
+        parts = urlsplit(text)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable or not text.isprintable() or not text.isascii() or " " in text:
+        raise ValueError(f"must have an http or https URL, not {shown(text)}")
+    return text
+
+
+def _host_paths(value: object) -> tuple[str, ...]:
+    paths = _paths(value)
+    wrong = next((path for path in paths if not path.is_absolute()), None)
+    if wrong is not None:
+        raise ValueError(f"must be a path from the root on, such as /var/lib/kubelet, not {shown(str(wrong))}")
+    return tuple(map(str, paths))
+
+
+def _healthz(value: object) -> str:
+    text = value if value == "" else _exporter_url(_text(value))
+    if text and urlsplit(text).scheme != "http":
+        raise ValueError(f"must be an http URL, such as http://127.0.0.1:10248/healthz, not {shown(text)}")
+    return str(text)
+
+
+def _runtime(value: object) -> str:
+    return "" if value == "" else _host_paths([value])[0]
+
+
 def _count(value: object) -> int:
     if isinstance(value, bool) or not str(value).isdecimal() or int(str(value)) > 1024:
         raise ValueError(f"must be a whole number of at most 1024, not {shown(value)}")
@@ -124,8 +190,27 @@ AGENT_OPTIONS: tuple[Option, ...] = (
            help="libnvidia-ml.so.1 to load; default: the linker's"),
     Option(name="no_nvml", parse=_switch, default=False, switch=True,
            help="do not read NVML, although there are NVIDIA GPUs"),
+    Option(name="exporter", parse=_exporters, default=(), metavar="NAME=URL", many=True,
+           help="an exporter of this node to scrape, such as dcgm=http://127.0.0.1:9400/metrics; NAME is dcgm, amd, "
+                "intel or ascend, or NAME:MAPPING gives it another; may be repeated"),
+    Option(name="no_pcie", parse=_switch, default=False, switch=True,
+           help="do not read PCIe errors and links, nor which network adapter belongs to which GPU"),
+    Option(name="no_host", parse=_switch, default=False, switch=True,
+           help="do not read memory, disks, clock and network of the host, nor ask kubelet and container runtime"),
+    Option(name="host_path", parse=_host_paths, default=("/", "/var/lib/kubelet", "/var/lib/containerd", "/var/log"),
+           metavar="PATH", many=True,
+           help="a path of the host whose local file system is watched; may be repeated"),
+    Option(name="kubelet_healthz", parse=_healthz, default="http://127.0.0.1:10248/healthz", metavar="URL",
+           help="where the kubelet says how it is, from the host's own network; empty: it is not asked"),
+    Option(name="container_runtime", parse=_runtime, default=None, metavar="SOCKET",
+           help="the container runtime's socket; default: the usual places; empty: it is not asked"),
     Option(name="expect_gpus", parse=_count, default=None, metavar="N",
            help="how many GPUs this node should have; default: no expectation"),
+    Option(name="no_rdma", parse=_switch, default=False, switch=True, help="do not read RDMA ports"),
+    Option(name="rdma_exclude", parse=parse_hcas, default=(), metavar="NAME", many=True,
+           help="an RDMA device that must not be read, such as mlx5_4; may be repeated"),
+    Option(name="expect_rdma", parse=parse_expected_ports, default=(), metavar="NAME[/PORT][=GBPS]", many=True,
+           help="an RDMA port that should be up, and its rate, such as mlx5_0/1=400; may be repeated"),
     Option(name="sys_root", parse=_path, default=Path("/sys"), metavar="DIR", help="where sysfs is mounted"),
     Option(name="proc_root", parse=_path, default=Path("/proc"), metavar="DIR", help="where procfs is mounted"),
     Option(name="kubelet_root", parse=_path, default=Path("/var/lib/kubelet"), metavar="DIR",

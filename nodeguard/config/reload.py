@@ -1,35 +1,37 @@
-"""Notice that the rules on disk changed and load them again; a bad new set is told once and changes nothing."""
+"""Notice that files on disk changed and load them again; what is wrong with them is told once and changes nothing."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from nodeguard.config.files import yaml_files
 from nodeguard.model.errors import ConfigError
-from nodeguard.model.rule import RuleSet
+
+T = TypeVar("T")
 
 _LINK = "..data"
 """The link that the kubelet swaps when a ConfigMap changes (kubernetes pkg/volume/util/atomic_writer.go)."""
 _TRIES = 3
 
 
-class Reloader:
-    """Watches files and directories of rules by looking, once per :meth:`poll`.
+class Reloader(Generic[T]):
+    """Watches files and directories by looking, once per :meth:`poll`.
 
     Guarantees: every change of content is loaded within one poll, whatever its size and time stamps; the same
     content is loaded once; content that changes while it is read is read again. A mount with ``subPath``
     never changes, so there is nothing to notice.
     """
 
-    def __init__(self, load: Callable[[], RuleSet], paths: Sequence[Path]) -> None:
+    def __init__(self, load: Callable[[], T], paths: Sequence[Path]) -> None:
         self._load = load
         self._paths = tuple(paths)
         self._signature: tuple[object, ...] | None = None
         self._content = ""
 
-    def poll(self) -> RuleSet | ConfigError | None:
+    def poll(self) -> T | ConfigError | None:
         """The new set, or what is wrong with it, or None when nothing changed. The first poll always loads."""
-        outcome: RuleSet | ConfigError | None = None
+        outcome: T | ConfigError | None = None
         for _ in range(_TRIES):
             signature = self._look()
             if signature == self._signature:
@@ -44,7 +46,7 @@ class Reloader:
                 return outcome
         return outcome
 
-    def _outcome(self) -> RuleSet | ConfigError:
+    def _outcome(self) -> T | ConfigError:
         try:
             return self._load()
         except ConfigError as error:

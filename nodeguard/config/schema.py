@@ -3,7 +3,7 @@
 What one field alone can say is checked here, what several fields or rules say together in :mod:`.checks`.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 from pydantic.json_schema import models_json_schema
@@ -42,10 +42,11 @@ def _shape(value: object) -> str:
 
 
 class ReferenceModel(Strict):
-    """Another signal of the same device, plus a constant."""
+    """Another signal of the same device, times a factor, plus a constant."""
 
     signal: SignalName = Field(description="A numeric signal of the same device.")
     plus: float = Field(0.0, description="Added to that signal's value.")
+    times: float = Field(1.0, description="Factor of that signal's value.")
 
 
 Operand = Annotated[
@@ -71,12 +72,36 @@ class LevelKeys(Strict):
 class CompanionModel(LevelKeys):
     """A comparison of another signal of the same device."""
 
+    tests: ClassVar[tuple[str, ...]] = LEVEL_KEYS
     signal: SignalName = Field(description="The other signal.")
 
     @model_validator(mode="after")
     def _one_comparison(self) -> "CompanionModel":
-        if len(self.levels()) != 1:
-            raise ValueError(f"needs exactly one of {', '.join(LEVEL_KEYS)}")
+        given = len(self.levels()) + (getattr(self, "rate", None) is not None)
+        if given != 1:
+            raise ValueError(f"needs exactly one of {', '.join(self.tests)}")
+        return self
+
+
+class SlowModel(Strict):
+    """How slowly a counter grew."""
+
+    below: float = Field(gt=0, description="True while it grew by less than this a second.")
+    over: DurationText = Field(description="Time over which the growth is averaged.")
+
+
+class RequirementModel(CompanionModel):
+    """A comparison of another signal of the same device, or the pace of a counter."""
+
+    tests: ClassVar[tuple[str, ...]] = (*LEVEL_KEYS, "rate")
+    rate: SlowModel | None = Field(None, description="True while a counter grows slowly.")
+    kind: Annotated[str, OneOf("device kind", KINDS)] | None = Field(
+        None, description="With rate: on every device of this kind, instead of the same device.")
+
+    @model_validator(mode="after")
+    def _kind_of_counters(self) -> "RequirementModel":
+        if self.kind is not None and self.rate is None:
+            raise ValueError("may have kind only together with rate")
         return self
 
 
@@ -182,6 +207,8 @@ class RuleModel(LevelKeys):
 
     name: KebabName = Field(description="Unique; appears in metrics, events and condition reasons.")
     signal: SignalName = Field(description="What is watched.")
+    kind: Annotated[str, OneOf("device kind", KINDS)] | None = Field(
+        None, description="Judge only devices of this kind.")
     match: dict[str, MatchForm] | None = Field(None, description="Attributes or labels that it must have.")
     increase: IncreaseModel | None = Field(None, description="Fires when a counter grows so much in a window.")
     rate: RateModel | None = Field(None, description="Fires when a counter grows so fast.")
@@ -190,7 +217,7 @@ class RuleModel(LevelKeys):
         None, description="Fires when it was seen in one of these states and now is in none of them.")
     absent: AbsentModel | None = Field(None, description="Fires when an expected device or sample is gone.")
     for_: HoldForm | None = Field(None, alias="for", description="How long the test must be true.")
-    require: Annotated[list[CompanionModel], Field(min_length=1)] | None = Field(
+    require: Annotated[list[RequirementModel], Field(min_length=1)] | None = Field(
         None, description="Comparisons of other signals of the same device that must hold too.")
     across: AcrossModel | None = Field(None, description="Judge many devices together, on the node.")
     mutes: OneOrMany[str] | None = Field(None, description="Rules whose faults this one explains.")

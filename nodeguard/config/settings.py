@@ -1,4 +1,4 @@
-"""The agent's settings, put together from flags, environment and a settings file; a flag beats all, then in that order.
+"""Settings, put together from flags, environment and a settings file; a flag beats all, then in that order.
 
 Unknown environment variables are ignored, because Kubernetes itself sets ``NODEGUARD_…`` ones for a Service of
 that name; an unknown key in the file is a mistake.
@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from nodeguard.config.files import read_text
-from nodeguard.config.options import AGENT_OPTIONS, Address, Option
+from nodeguard.config.options import AGENT_OPTIONS, Address, ExporterAddress, Option
+from nodeguard.config.ports import ExpectedPort
 from nodeguard.config.words import hint, shown
 from nodeguard.config.yamltree import Node, load_yaml
 from nodeguard.model.errors import ConfigError, Problem
@@ -31,7 +32,16 @@ class AgentSettings:
     kmsg_any_facility: bool
     nvml_library: Path | None
     no_nvml: bool
+    exporter: tuple[ExporterAddress, ...]
+    no_pcie: bool
+    no_host: bool
+    host_path: tuple[str, ...]
+    kubelet_healthz: str
+    container_runtime: str | None
     expect_gpus: int | None
+    no_rdma: bool
+    rdma_exclude: tuple[str, ...]
+    expect_rdma: tuple[ExpectedPort, ...]
     sys_root: Path
     proc_root: Path
     kubelet_root: Path
@@ -55,13 +65,8 @@ def resolve_agent_settings(
     ``flags`` are by option name; None means not given. ``file`` is ``--settings``; None: the environment's
     ``NODEGUARD_SETTINGS``, if set. An empty environment variable counts as not set.
     """
-    if file is None and env.get(SETTINGS_VARIABLE):
-        file = Path(env[SETTINGS_VARIABLE])
     problems: list[Problem] = []
-    in_file = _from_file(file, AGENT_OPTIONS, problems) if file is not None else {}
-    values: dict[str, Any] = {}
-    for option in AGENT_OPTIONS:
-        values[option.name] = _value(option, flags, env, in_file, problems)
+    values = resolve(AGENT_OPTIONS, flags, env, file, problems)
     if values["node_name"] is None and values["no_kube"]:
         values["node_name"] = os.uname().nodename
     if values["node_name"] is None:
@@ -70,6 +75,17 @@ def resolve_agent_settings(
     if problems:
         raise ConfigError(problems)
     return AgentSettings(**values)
+
+
+def resolve(
+    options: Sequence[Option], flags: Mapping[str, object], env: Mapping[str, str], file: Path | None,
+    problems: list[Problem],
+) -> dict[str, Any]:
+    """The value of every option; mistakes go to ``problems``."""
+    if file is None and env.get(SETTINGS_VARIABLE):
+        file = Path(env[SETTINGS_VARIABLE])
+    in_file = _from_file(file, options, problems) if file is not None else {}
+    return {option.name: _value(option, flags, env, in_file, problems) for option in options}
 
 
 def _value(

@@ -1,6 +1,6 @@
 """pydantic's errors as problems with a line, a column and a sentence for people."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -24,8 +24,10 @@ _MUST_BE = {
 }
 
 
-def problems_of(error: ValidationError, model: type[BaseModel], node: Node, subject: str) -> Iterator[Problem]:
-    """Every mistake that ``model`` found in ``node``, at its place.
+def problems_of(
+    error: ValidationError, model: type[BaseModel], node: Node, subject: str | Callable[[Sequence[object]], str],
+) -> Iterator[Problem]:
+    """Every mistake that ``model`` found in ``node``, at its place. ``subject`` may depend on the path to it.
 
     A missing key is left out when a misspelt one beside it says the same.
     """
@@ -36,7 +38,7 @@ def problems_of(error: ValidationError, model: type[BaseModel], node: Node, subj
         if detail["type"] == "missing" and (loc[:-1], str(loc[-1])) in misspelt:
             continue
         at = node.position(loc, key=detail["type"] == _UNKNOWN_KEY)
-        yield Problem(*at, subject, _sentence(detail, model))
+        yield Problem(*at, subject if isinstance(subject, str) else subject(loc), _sentence(detail, model))
 
 
 _UNKNOWN_KEY = "extra_forbidden"

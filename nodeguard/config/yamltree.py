@@ -105,6 +105,11 @@ class Loaded:
         return self.documents[0]
 
 
+def to_yaml(value: object) -> str:
+    """YAML of dictionaries, lists and scalars, keys in their order."""
+    return yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=120)
+
+
 def load_yaml(text: str, file: str, *, max_characters: int = MAX_CHARACTERS) -> Loaded:
     """Read every document of ``text``; ``file`` is the name that problems carry. Raises nothing.
 

@@ -6,7 +6,7 @@ from typing import Any
 from nodeguard.engine.compile import Compiled
 from nodeguard.engine.faults import Claims, Occurrence
 from nodeguard.engine.run import Run, Step
-from nodeguard.engine.series import SeriesTable
+from nodeguard.engine.series import Series, SeriesTable
 from nodeguard.model.device import Device, kind_of
 
 
@@ -29,14 +29,14 @@ class AbsentJudge:
         candidates |= {series.device for series in table.of_signal(self.compiled.signal.name)
                        if series.told and self.compiled.matches(dict(series.labels))}
         for device in sorted(device for device in candidates if kind_of(device) in kinds):
-            self._judge(now, device, gone=self._is_gone(device, table))
+            self._judge(now, device, self._known(device, table))
 
-    def _is_gone(self, device: Device, table: SeriesTable) -> bool:
-        known = [series for series in table.of_signal(self.compiled.signal.name)
-                 if series.device == device and self.compiled.matches(dict(series.labels))]
-        return all(series.value is None for series in known)
+    def _known(self, device: Device, table: SeriesTable) -> list[Series]:
+        return [series for series in table.of_signal(self.compiled.signal.name)
+                if series.device == device and self.compiled.matches(dict(series.labels))]
 
-    def _judge(self, now: float, device: Device, *, gone: bool) -> None:
+    def _judge(self, now: float, device: Device, known: list[Series]) -> None:
+        gone = all(series.value is None for series in known)
         run = self.runs.get(device)
         if run is None:
             if not gone:
@@ -44,7 +44,8 @@ class AbsentJudge:
             run = self.runs[device] = Run(self.compiled)
         step = run.feed(now, gone, not gone)
         if step is Step.OPENED:
-            evidence = Occurrence({"value": "absent"}, f"absent@{now:.3f}")
+            labels = dict(label for series in known for label in series.labels)
+            evidence = Occurrence({**labels, "value": "absent"}, f"absent@{now:.3f}")
             self._faults.claim(self.compiled, device, "absent", now, evidence)
         elif step is Step.AGAIN:
             self._faults.still(self.compiled, device, now)

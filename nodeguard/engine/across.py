@@ -65,12 +65,16 @@ class AcrossJudge:
         """After a batch that brought samples: one known sample of the whole."""
         self.touched = False
         truths: dict[Device, Truth] = {}
+        concerned = False  # somebody is here whom the rule's companions leave out: only the others have a voice
         for series, voice in self._voices.items():
             if series.device in self._away:
                 continue
+            if self.compiled.holds(series.device) is False:
+                concerned = True
+                continue
             truth = voice.truth(now)
             truths[series.device] = truth if truth or series.device not in truths else truths[series.device]
-        verdict = self._verdict(list(truths.values()))
+        verdict = self._verdict(list(truths.values())) if truths or not concerned else False
         step = self.run.feed(now, verdict, None if verdict is None else not verdict)
         if step is Step.OPENED:
             affected = sorted(device for device, truth in truths.items() if truth)

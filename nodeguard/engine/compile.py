@@ -1,20 +1,23 @@
 """Rules, compiled once into closures."""
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from nodeguard.engine.pace import SeriesOf, compile_slow
 from nodeguard.engine.predicates import (
     Compare,
+    Holds,
     Lookup,
     Matches,
     Truth,
-    compile_companions,
+    compile_companion,
     compile_level,
     compile_match,
+    every,
 )
-from nodeguard.model.device import Device
-from nodeguard.model.rule import Absent, Bare, Clear, Count, Increase, Left, Level, Rate, Rule
-from nodeguard.model.sample import Value
+from nodeguard.model.device import Device, kind_of
+from nodeguard.model.rule import Absent, Bare, Clear, Companion, Count, Increase, Left, Level, Rate, Rule, Slow
+from nodeguard.model.sample import Attribute, Value
 from nodeguard.model.signals import SIGNALS, Signal
 
 POLLS_TO_CLEAR = 3
@@ -28,9 +31,9 @@ class Compiled:
     rule: Rule
     signal: Signal
     matches: Matches
-    holds: Callable[[Device], Truth]
+    holds: Holds
     """Every ``require`` companion."""
-    may_clear: Callable[[Device], Truth]
+    may_clear: Holds
     """``clear.while``."""
     compare: Compare | None
     """The test, for a level rule."""
@@ -51,6 +54,12 @@ class Compiled:
         """Whether it judges occurrences and not readings."""
         return isinstance(self.rule.test, Bare | Count)
 
+    def looks_at(self, device: Device, labels: Mapping[str, Attribute]) -> bool:
+        """Whether it judges the readings of this series one by one."""
+        if isinstance(self.rule.test, Absent) or self.rule.kind not in {None, kind_of(device)}:
+            return False
+        return self.matches(labels)
+
     def truth(self, value: Value, device: Device) -> Truth:
         """Test and companions together, for a known value."""
         verdict = None if self.compare is None else self.compare(value, device)
@@ -60,15 +69,19 @@ class Compiled:
         return False if others is False else (None if others is None else verdict)
 
 
-def compile_rule(rule: Rule, lookup: Lookup) -> Compiled:
+def compile_rule(rule: Rule, lookup: Lookup, series_of: SeriesOf) -> Compiled:
     """Compile one rule; ``lookup`` gives the newest known value of another signal."""
+
+    def companion(one: Companion | Slow) -> Holds:
+        return compile_slow(one, series_of) if isinstance(one, Slow) else compile_companion(one, lookup)
+
     while_ = rule.clear.while_
     return Compiled(
         rule=rule,
         signal=SIGNALS[rule.signal],
         matches=compile_match(rule.match),
-        holds=compile_companions(rule.require, lookup),
-        may_clear=compile_companions(() if while_ is None else (while_,), lookup),
+        holds=every(tuple(map(companion, rule.require))),
+        may_clear=every(() if while_ is None else (companion(while_),)),
         compare=compile_level(rule.test, lookup) if isinstance(rule.test, Level) else None,
         clears=None if rule.clear.level is None else compile_level(rule.clear.level, lookup),
         after=_after(rule),

@@ -9,6 +9,7 @@ from nodeguard.engine.timed import StallTracker
 from nodeguard.model.device import NODE, Device, is_within
 from nodeguard.model.fault import EVIDENCE
 from nodeguard.model.sample import (
+    Affinity,
     Booted,
     Event,
     Expected,
@@ -65,6 +66,8 @@ class Cures:
                     self.cure(_EVIDENCE_OF_ACTION[action], where, now, f"repaired: {action}")
             case Pods(by_device):
                 engine.inventory.pods = {engine.inventory.resolve(one): pods for one, pods in by_device.items()}
+            case Affinity(near):
+                engine.inventory.near = near
             case PersonCleared(rule, target, before):
                 self._person_cleared(now, rule, target, before)
             case Expected(devices, counts):
@@ -170,6 +173,8 @@ class Cures:
     def _stalled(self, now: float, source: str, device: Device, since: float | None) -> None:
         engine = self._engine
         series = engine.meet("source_stalled_seconds", device, (("source", source),), now)
+        if since is not None and device == NODE:
+            engine.sources.stalled(source)
         if since is not None and series.stalled_since is not None:
             return  # a source that was restarted meanwhile meets the same silence
         series.stalled_since = since

@@ -43,6 +43,7 @@ class Engine:
         self.faults = FaultTable(self._compiled.get, self.soak.soaking)
         self.faults.pci_of = self.inventory.pci
         self.faults.pods_of = self.inventory.pods_on
+        self.faults.near = self.inventory.neighbours
         self.judges = self._new_judges(rules)
         self.seen = SeenElsewhere()
         self.counts: Counter[str] = Counter()

@@ -82,6 +82,8 @@ class FaultTable:
         """Transitions since the engine last took them."""
         self.pci_of: Callable[[Device], str | None] = lambda _device: None
         self.pods_of: Callable[[Device], tuple[PodRef, ...] | None] = lambda _device: None
+        self.near: Callable[[Device], tuple[Device, ...]] = lambda _device: ()
+        """GPUs that share a bridge with a device: a network adapter's fault is felt there first."""
 
     def owner(self, compiled: Compiled, device: Device) -> Device:
         """Whose fault it is: what needs a GPU reset or more belongs to the GPU, not to its MIG instance."""
@@ -214,11 +216,13 @@ class FaultTable:
         rule = compiled.rule
         severity, action, effect, would = fault.shown or self._view(compiled)
         pci = self.pci_of(fault.device)
+        near = ", ".join(self.near(fault.device))
+        evidence = {**fault.evidence, "near": near} if near else dict(fault.evidence)
         return Fault(
             rule=fault.rule, device=fault.device, pci=pci, severity=severity, action=action, effect=effect,
-            would=would, scope=rule.scope, condition=rule.condition, message=_message(rule.message, fault, pci),
+            would=would, scope=rule.scope, condition=rule.condition, message=_message(rule.message, fault, pci, near),
             runbook=rule.runbook, since=fault.since, last=fault.last, count=fault.count,
-            evidence=dict(fault.evidence), key=fault.key, rule_hash=rule.content_hash, pods=self.pods_of(fault.device))
+            evidence=evidence, key=fault.key, rule_hash=rule.content_hash, pods=self.pods_of(fault.device))
 
     def shown(self) -> list[Fault]:
         """Every fault that is not muted, strongest first."""
@@ -259,7 +263,8 @@ class _Blank(dict[str, object]):
         return f"(unknown {key})"
 
 
-def _message(template: str, fault: Open, pci: str | None) -> str:
+def _message(template: str, fault: Open, pci: str | None, near: str) -> str:
     name = fault.device if pci is None or pci in fault.device else f"{fault.device} ({pci})"
+    name = f"{name} (beside {near})" if near else name
     known = {"value": "unknown", **fault.evidence, "device": name, "pci": pci or "unknown", "count": fault.count}
     return template.format_map(_Blank(known))

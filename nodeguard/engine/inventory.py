@@ -25,6 +25,8 @@ class Inventory:
         self.expected: frozenset[Device] = frozenset()
         self.counts: dict[str, int] = {}
         self.pods: dict[Device, tuple[PodRef, ...]] = {}
+        self.near: Mapping[Device, tuple[Device, ...]] = {}
+        """GPUs that share a bridge with a network adapter, by the adapter's devices."""
 
     def resolve(self, device: Device) -> Device:
         """The device's best name: by UUID once that is known."""
@@ -89,6 +91,10 @@ class Inventory:
         parent = parent_of(device)
         return next((pci for pci, gpu in self.slots.items() if gpu == parent), self.stored.get(parent))
 
+    def neighbours(self, device: Device) -> tuple[Device, ...]:
+        """GPUs that share a bridge with this device, where known."""
+        return tuple(self.resolve(gpu) for gpu in self.near.get(device, ()))
+
     def pods_on(self, device: Device) -> tuple[PodRef, ...] | None:
         """Pods on a device or on its MIG instances; None: unknown."""
         found = [pods for used, pods in self.pods.items() if is_within(used, device)]
@@ -107,6 +113,7 @@ class Inventory:
         self.seen.clear()
         self.lost.clear()
         self.pods.clear()
+        self.near = {}
 
     def restore_slot(self, pci: str, device: Device) -> None:
         """A slot's GPU as the Node's annotation has it; what this boot told already goes first."""

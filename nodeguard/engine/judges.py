@@ -8,6 +8,7 @@ from nodeguard.engine.across import AcrossJudge, Gathering
 from nodeguard.engine.compile import Compiled, compile_rule
 from nodeguard.engine.faults import Claims, FaultTable, Open
 from nodeguard.engine.occurrences import EventTracker, group_of
+from nodeguard.engine.pace import pace_trackers
 from nodeguard.engine.series import Series, SeriesTable, labels_of
 from nodeguard.engine.timed import StallTracker, SteadyTracker
 from nodeguard.engine.trackers import CounterTracker, LevelTracker, Moment, Tracker
@@ -41,7 +42,7 @@ class Judges:
         self._table, self._faults, self._moment = table, faults, moment
         self.compiled = compiled
         compiled.clear()
-        compiled.update({rule.name: compile_rule(rule, table.value) for rule in rules.rules})
+        compiled.update({rule.name: compile_rule(rule, table.value, table.of_signal) for rule in rules.rules})
         self._by_signal: dict[str, list[Compiled]] = {}
         self.across: dict[str, AcrossJudge] = {}
         self.gathered: dict[str, Gathering] = {}
@@ -73,7 +74,7 @@ class Judges:
         labels = dict(series.labels)
         trackers: list[Tracker] = []
         for one in self._by_signal.get(series.signal, ()):
-            if isinstance(one.rule.test, Absent) or not one.matches(labels):
+            if not one.looks_at(series.device, labels):
                 continue
             if one.rule.across is not None:
                 if series.device.startswith(one.rule.across.kind + "/"):
@@ -82,7 +83,7 @@ class Judges:
             tracker = self._tracker(one, series)
             self._adopt(tracker, now)
             trackers.append(tracker)
-        series.trackers = tuple(trackers)
+        series.trackers = (*trackers, *pace_trackers(self.compiled.values(), series))
 
     def _tracker(self, one: Compiled, series: Series) -> Tracker:
         if isinstance(one.rule.test, Increase | Rate):

@@ -21,6 +21,8 @@ class Source:
     """Whether it has brought readings that were not left over from before."""
     followed: bool = False
     """Whether it was up and had read what waited, once. Neither this nor ``polled`` ends with a later blindness."""
+    stalled: bool = False
+    """Whether it has said, once, that nothing behind it answers."""
 
 
 class Sources:
@@ -58,6 +60,10 @@ class Sources:
         known.caught_up = known.followed or caught_up
         known.followed = known.followed or (up and caught_up)
 
+    def stalled(self, source: str) -> None:
+        """The source said that nothing behind it answers: its first reading is not worth waiting for."""
+        self.known.setdefault(source, Source()).stalled = True
+
     def judged(self, sources: Iterable[str], *, events: bool) -> bool:
         """Whether a rule that reads one of ``sources`` has judged once: one of those that are here was read whole."""
         here = [name for name in (*self.known, *(self._configured or ())) if name.partition("/")[0] in sources]
@@ -73,16 +79,17 @@ class Sources:
 
     def readable(self, sources: Iterable[str]) -> bool:
         """Whether this agent has one of these sources at all; a replay takes what comes."""
-        return self._configured is None or any(name in self._configured or name == AGENT for name in sources)
+        here = {AGENT, *(name.partition("/")[0] for name in self._configured or ())}
+        return self._configured is None or not here.isdisjoint(sources)
 
     @property
     def ready(self) -> bool:
-        """Whether every configured source has been read whole once, or has said that it cannot see."""
+        """Whether every configured source has been read whole once, or has said that it cannot see or hangs."""
         return all(self._is_ready(name) for name in self._configured or ())
 
     def _is_ready(self, name: str) -> bool:
         known = self.known.get(name)
-        return known is not None and (not known.up or self._is_judged(name, events=False))
+        return known is not None and (not known.up or known.stalled or self._is_judged(name, events=False))
 
     def reboot(self) -> None:
         """Every source starts anew."""
@@ -91,7 +98,8 @@ class Sources:
     def state(self) -> dict[str, Any]:
         """For the store."""
         return {"boot_at": None if self.boot_at == float("-inf") else self.boot_at,
-                "known": {name: [one.up, one.caught_up, one.polled, one.followed] for name, one in self.known.items()}}
+                "known": {name: [one.up, one.caught_up, one.polled, one.followed, one.stalled]
+                          for name, one in self.known.items()}}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Take back what :meth:`state` gave."""

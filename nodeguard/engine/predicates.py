@@ -15,6 +15,9 @@ Lookup = Callable[[str, Device], Value | None]
 Compare = Callable[[Value, Device], Truth]
 """A compiled comparison of one known value on one device."""
 
+Holds = Callable[[Device], Truth]
+"""A compiled companion of a test, asked about one device."""
+
 Matches = Callable[[Mapping[str, Attribute]], bool]
 
 
@@ -55,27 +58,40 @@ def _against_number(limit: float, *, above: bool) -> Compare:
 
 
 def _against_reference(reference: Reference, lookup: Lookup, *, above: bool) -> Compare:
-    signal, plus = reference.signal, reference.plus
+    signal, plus, times = reference.signal, reference.plus, reference.times
 
     def compare(value: Value, device: Device) -> Truth:
         other = lookup(signal, device)
         if other is None or isinstance(other, str) or isinstance(value, str):
             return None
-        return value > other + plus if above else value < other + plus
+        limit = other * times + plus
+        return value > limit if above else value < limit
 
     return compare
 
 
-def compile_companions(companions: tuple[Companion, ...], lookup: Lookup) -> Callable[[Device], Truth]:
-    """Whether every companion holds on a device now."""
-    compiled = tuple((companion.signal, compile_level(companion.level, lookup)) for companion in companions)
+def compile_companion(companion: Companion, lookup: Lookup) -> Holds:
+    """Whether a companion holds on a device now."""
+    signal, compare = companion.signal, compile_level(companion.level, lookup)
 
     def hold(device: Device) -> Truth:
-        return conjunction(*(_one(signal, compare, device) for signal, compare in compiled))
-
-    def _one(signal: str, compare: Compare, device: Device) -> Truth:
         value = lookup(signal, device)
         return None if value is None else compare(value, device)
+
+    return hold
+
+
+def every(companions: tuple[Holds, ...]) -> Holds:
+    """Whether all of them hold on a device now. The first that does not ends the asking."""
+
+    def hold(device: Device) -> Truth:
+        truth: Truth = True
+        for one in companions:
+            verdict = one(device)
+            if verdict is False:
+                return False
+            truth = truth if verdict else None
+        return truth
 
     return hold
 

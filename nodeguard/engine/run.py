@@ -35,16 +35,19 @@ class Run:
         self.firing = False
 
     def feed(self, now: float, truth: Truth, over: Truth) -> Step:
-        """One known sample: ``truth`` of the test, and whether it says the fault is ``over``."""
+        """One known sample: ``truth`` of the test, and whether it says the fault is ``over``.
+
+        A test that holds is not over, whatever an override made of its limit and left of its ``clear``.
+        """
         if not self.firing:
             if truth:
                 return self._towards_open(now)
             if truth is False:
                 self.reset()
             return Step.NOTHING
-        if over and self._compiled.by_time:
+        if over and not truth and self._compiled.by_time:
             return self._towards_close(now)
-        if over is False:
+        if over is False or truth:
             self.reset()
         return Step.AGAIN if truth else Step.NOTHING
 

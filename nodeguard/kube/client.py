@@ -42,6 +42,8 @@ _BAD_KUBECONFIG: tuple[type[Exception], ...] = (
 )
 """The loader indexes into whatever the file holds. Only ``config`` imports yaml, so its error is named through it."""
 
+_CONNECTIONS = 64
+"""Kept open between requests, at most; the library's own limit is five a CPU, and it warns of each one above."""
 _CONNECT_TIMEOUT = 3.0
 _WATCH_SILENCE = 90.0
 """An API server sends a bookmark each minute to a watcher that asked for them; longer silence is a dead connection."""
@@ -59,6 +61,7 @@ class KubeClient:
 
     def __init__(self, configuration: Configuration) -> None:
         configuration.retries = False
+        configuration.connection_pool_maxsize = _CONNECTIONS
         client = ApiClient(configuration)
         client.user_agent = f"nodeguard/{__version__}"
         self._dynamic: Any = DynamicClient(  # type: ignore[no-untyped-call]

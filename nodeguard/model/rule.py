@@ -10,10 +10,11 @@ Operator = Literal["above", "below", "is", "is_not"]
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """Another signal of the same device, plus a constant."""
+    """Another signal of the same device, times a factor, plus a constant."""
 
     signal: str
     plus: float = 0.0
+    times: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,17 @@ class Companion:
 
 
 @dataclass(frozen=True, slots=True)
+class Slow:
+    """A counter grew by less than ``below`` a second, averaged over the last ``over`` seconds."""
+
+    signal: str
+    below: float
+    over: float
+    kind: str | None = None
+    """Judged on every device of this kind; None: on the rule's own device."""
+
+
+@dataclass(frozen=True, slots=True)
 class Clear:
     """What ends a fault. All None: the test's own default."""
 
@@ -127,10 +139,12 @@ class Rule:
 
     name: str
     signal: str
+    kind: str | None = None
+    """Only devices of this kind are judged; None: whichever carry the signal."""
     match: tuple[Matcher, ...] = ()
     test: Test = Bare()
     hold: Hold = Hold()
-    require: tuple[Companion, ...] = ()
+    require: tuple[Companion | Slow, ...] = ()
     across: Across | None = None
     mutes: tuple[str, ...] = ()
     severity: str

@@ -116,6 +116,15 @@ class Pods:
     """Which pods use which device now. Devices that are not keys are unknown."""
 
     by_device: Mapping[Device, tuple[PodRef, ...]]
+    looked_for: frozenset[Device] = frozenset()
+    """Devices that were asked about, known or not: nothing more will be found of them soon."""
+
+
+@dataclass(frozen=True, slots=True)
+class Affinity:
+    """GPUs that share a bridge with a network adapter, by the adapter's devices. Replaces what was told before."""
+
+    near: Mapping[Device, tuple[Device, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +186,7 @@ Fact = (
     | Gap
     | Repaired
     | Pods
+    | Affinity
     | PersonCleared
     | Expected
     | NodeIs
@@ -199,7 +209,8 @@ class Batch:
     """What one source read at one moment. The engine takes facts first, then samples, then events."""
 
     source: str
-    """``kmsg``, ``nvml``, ``nvml_events``, ``exporter/<name>``, ``rdma``, ``pcie``, ``host``, ``agent``."""
+    """``kmsg``, ``nvml``, ``nvml_events``, ``exporter/<name>``, ``rdma``, ``pcie``, ``host``, ``disks``, ``kubelet``,
+    ``agent``."""
     samples: tuple[Sample, ...] = ()
     events: tuple[Event, ...] = ()
     facts: tuple[Fact, ...] = ()

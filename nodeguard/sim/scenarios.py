@@ -79,7 +79,7 @@ SCENARIOS = {
                     mend_title="the GPU is reset: Xid 154, recovery action back to None", mend=_reset),
     "xid79": Scenario("the GPU falls off the bus: Xid 79, and NVML says that it is lost", _lost, "GpuLost", taint=True),
     "gone": Scenario("the GPU leaves the PCI bus, and nothing says a word", _gone, "GpuLost", taint=True),
-    "hang": Scenario("every driver call on the GPU hangs", _hang, "GpuDriverFault", taint=True,
+    "hang": Scenario("every driver call on the GPU hangs", _hang, "GpuDriverFault", taint=False,
                      mend_title="the driver answers again", mend=_answer),
     "reset": Scenario("the driver's recovery action is GPU reset, and no event told it", _needs_reset,
                       "GpuRecoveryRequired", taint=True,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from nodeguard import __version__
@@ -28,6 +28,10 @@ _OWN_HELP = {
     "rules_info": "The rules in force, by content hash: always 1.",
     "rules_invalid": "1 while the newest rule files are refused and the last good ones stay in force.",
     "build_info": "The version that is running: always 1.",
+    "remediation_phase_seconds": "Seconds from a fault's beginning until its incident reached this phase.",
+    "remediation_begun_total": "Pieces of work that were begun on a node.",
+    "remediation_closed_total": "Pieces of work that ended, by how.",
+    "remediation_restarts_total": "Gangs that were suspended to be restarted, by the kind of their owner.",
     "kmsg_records_total": "Kernel log records read.",
     "kmsg_lost_total": "Kernel log records overwritten before they could be read.",
     "kmsg_malformed_total": "Kernel log records that could not be parsed.",
@@ -45,6 +49,16 @@ Numbers = Mapping[tuple[str, Labels], float]
 _Kind = Literal["counter", "gauge"]
 
 
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """How often values were at most so large; each count holds those of the smaller limits too, the last holds all."""
+
+    counts: tuple[tuple[str, float], ...]
+    """Limit (the last is ``+Inf``) and count."""
+    total: float
+    """Sum of the values."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsSnapshot:
     """Everything the page says, as of one moment. Unknown values are left out by whoever builds it."""
@@ -55,7 +69,9 @@ class MetricsSnapshot:
     counters: Numbers = field(default_factory=dict)
     """Event signals belong here: ``("gpu_xid_total", (("code", "79"), ("device", "gpu/GPU-…")))``."""
     gauges: Numbers = field(default_factory=dict)
+    histograms: Mapping[tuple[str, Labels], Histogram] = field(default_factory=dict)
     rules_hash: str = ""
+    """Empty: this process has no rules."""
     rules_invalid: str = ""
     """Why the newest rule files are refused; empty while they are in force."""
 
@@ -86,7 +102,8 @@ class Metrics(Collector):
         families = _Families()
         for add in (_add_series, _add_faults, _add_conditions, _add_numbers, _add_info):
             add(families, self._snapshot)
-        return families.metrics()
+        yield from families.metrics()
+        yield from _histograms(self._snapshot.histograms)
 
 
 class _Families:
@@ -111,6 +128,16 @@ class _Families:
                 given = dict(labels)
                 family.add_metric([given.get(label, "") for label in names], value)
             yield family
+
+
+def _histograms(given: Mapping[tuple[str, Labels], Histogram]) -> Iterator[Metric]:
+    """The caller gives all series of one name the same label names."""
+    families: dict[str, HistogramMetricFamily] = {}
+    for (name, labels), one in given.items():
+        family = families.setdefault(
+            name, HistogramMetricFamily(PREFIX + name, _help(name), labels=[label for label, _ in labels]))
+        family.add_metric([value for _, value in labels], buckets=one.counts, sum_value=one.total)
+    yield from families.values()
 
 
 def _help(name: str) -> str:
@@ -161,5 +188,6 @@ def _add_numbers(families: _Families, snapshot: MetricsSnapshot) -> None:
 
 def _add_info(families: _Families, snapshot: MetricsSnapshot) -> None:
     families.add("build_info", "gauge", (("version", __version__),), 1.0)
-    families.add("rules_info", "gauge", (("hash", snapshot.rules_hash),), 1.0)
-    families.add("rules_invalid", "gauge", (), float(bool(snapshot.rules_invalid)))
+    if snapshot.rules_hash or snapshot.rules_invalid:
+        families.add("rules_info", "gauge", (("hash", snapshot.rules_hash),), 1.0)
+        families.add("rules_invalid", "gauge", (), float(bool(snapshot.rules_invalid)))

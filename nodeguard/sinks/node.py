@@ -5,12 +5,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from nodeguard.kube.api import MERGE_PATCH, STRATEGIC_PATCH, Api, Object, node_path
+from nodeguard.kube.brake import Brake
 from nodeguard.kube.pace import Backoff, TokenBucket, spread_of
 from nodeguard.kube.patches import has_own, taint_patch
 from nodeguard.model.clock import Clock
 from nodeguard.model.errors import ApiConflict, ApiError, ApiNotFound, ApiRefused
 from nodeguard.model.intent import Intent
-from nodeguard.sinks.brake import Brake, Wish, braked, wish_of
+from nodeguard.sinks.brake import Wish, braked, wish_of
 from nodeguard.sinks.node_state import Memory, NodeView, Plan, plan, taints_of, view_of
 
 Report = Callable[[str, str], None]

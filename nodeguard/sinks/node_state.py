@@ -14,10 +14,10 @@ from nodeguard.kube.patches import (
     taints_without,
     unix_time,
 )
+from nodeguard.kube.text import cut
 from nodeguard.model.fault import Fault
 from nodeguard.model.intent import FAULTS_ANNOTATION, Condition, Intent
 from nodeguard.sinks import annotation
-from nodeguard.sinks.text import cut
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,6 +103,6 @@ def _same(one: float, other: float) -> bool:
 def _parsed(line: str) -> Sample | None:
     try:
         samples = [sample for family in text_string_to_metric_families(line) for sample in family.samples]
-    except (ValueError, IndexError, KeyError, TypeError):
+    except (ValueError, IndexError, KeyError, TypeError, OverflowError):  # the last: a time stamp of 400 digits
         return None
     return samples[0] if len(samples) == 1 else None

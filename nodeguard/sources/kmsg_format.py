@@ -60,8 +60,13 @@ def text_of(body: bytes) -> str:
 def with_header(line: str, sequence: int, stamp: float) -> bytes:
     """A recording's line as a raw read: as it is if it has a header, else the kernel's warning ``sequence``."""
     if _HEADER.match(line):
-        return line.encode()
+        return as_bytes(line)
     return f"{_WARNING},{sequence},{round(stamp * 1e6)},-;".encode() + _escaped(line.removesuffix("\n")) + b"\n"
+
+
+def as_bytes(text: str) -> bytes:
+    """A recording's text as it was read; what no text can hold stays escaped."""
+    return text.encode("utf-8", "backslashreplace")
 
 
 def _number(digits: bytes) -> int | None:
@@ -77,4 +82,4 @@ def _caller(fields: Sequence[bytes]) -> str:
 
 def _escaped(text: str) -> bytes:
     r"""Text as the kernel would show it, but for backslashes: a recorded line may hold ``\x0a`` already."""
-    return b"".join(b"%c" % byte if 0x20 <= byte < 0x7F else b"\\x%02x" % byte for byte in text.encode())
+    return b"".join(b"%c" % byte if 0x20 <= byte < 0x7F else b"\\x%02x" % byte for byte in as_bytes(text))

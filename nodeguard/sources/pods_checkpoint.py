@@ -20,7 +20,9 @@ _UUID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 _GPU = re.compile(rf"GPU-({_UUID})(?![0-9a-fA-F])")
 """A whole GPU; a shared one has a suffix, such as ``::3`` (NVIDIA's device plugin) or ``-3`` (others')."""
 _MIG = re.compile(rf"MIG-GPU-({_UUID})/([0-9]{{1,4}})/([0-9]{{1,4}})(?![0-9])")
-"""A MIG instance up to driver 450; later ones are ``MIG-<uuid>``, which does not tell of which GPU it is."""
+"""A MIG instance up to driver 450."""
+_MIG_UUID = re.compile(rf"MIG-({_UUID})(?![0-9a-fA-F])")
+"""A MIG instance of later drivers: of which GPU it is, only NVML can tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +31,10 @@ class Allotted:
 
     pods: Mapping[Device, frozenset[str]] = field(default_factory=dict)
     """UIDs of the pods that were given a device."""
+    instances: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """The same by UUID (``MIG-…``), for MIG instances whose names do not tell the GPU."""
     complete: bool = True
-    """Every entry about GPUs could be placed: a device that is no key was given to nobody."""
+    """Every other entry about GPUs could be placed: a device that is no key was given to nobody."""
     malformed: int = 0
     """Entries that are not as the kubelet writes them."""
 
@@ -44,6 +48,7 @@ def allotted(text: str | bytes) -> Allotted:
     if not isinstance(entries, list | None):
         raise SourceError("the kubelet's device checkpoint has PodDeviceEntries that are no list")
     pods: dict[Device, set[str]] = {}
+    instances: dict[str, set[str]] = {}
     unplaced = malformed = 0
     for entry in entries or ():
         ids = _ids_of(entry)
@@ -51,13 +56,16 @@ def allotted(text: str | bytes) -> Allotted:
             malformed += 1
             continue
         for name in ids:
-            device = _device(name)
+            device, instance = _device(name), _MIG_UUID.match(name)
             if device is not None:
                 pods.setdefault(device, set()).add(entry["PodUID"])
+            elif instance is not None:
+                instances.setdefault(f"MIG-{instance[1].lower()}", set()).add(entry["PodUID"])
             elif entry["ResourceName"].startswith(_VENDOR):
                 unplaced += 1
-    found = {device: frozenset(uids) for device, uids in pods.items()}
-    return Allotted(found, complete=not unplaced and not malformed, malformed=malformed)
+    return Allotted({device: frozenset(uids) for device, uids in pods.items()},
+                    {uuid: frozenset(uids) for uuid, uids in instances.items()},
+                    complete=not unplaced and not malformed, malformed=malformed)
 
 
 def _ids_of(entry: Any) -> list[str] | None:

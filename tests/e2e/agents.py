@@ -33,7 +33,7 @@ FULL = os.environ.get("NODEGUARD_E2E_FULL") == "1"
 
 
 @functools.cache
-def _reaper() -> Reaper:
+def reaper() -> Reaper:
     """Ends agents that a killed test run left."""
     reaper = Reaper()
     atexit.register(reaper.close)
@@ -43,16 +43,18 @@ def _reaper() -> Reaper:
 class AgentProcess:
     """One ``nodeguard agent``. A context manager: leaving it kills what still runs."""
 
-    def __init__(self, *arguments: str, log: Path, env: Mapping[str, str] | None = None) -> None:
+    def __init__(self, *arguments: str, log: Path, env: Mapping[str, str] | None = None,
+                 program: tuple[str, ...] = ("nodeguard",), command: str = "agent") -> None:
+        """``program``: the module, and what it takes before the command's word."""
         self.log = log
         self._from = log.stat().st_size if log.exists() else 0
         clean = {name: value for name, value in os.environ.items()
                  if not name.startswith(("NODEGUARD_", "KUBERNETES_"))}
         with log.open("ab") as sink:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "nodeguard", "agent", *arguments], cwd=ROOT, env={**clean, **(env or {})},
+                [sys.executable, "-m", *program, command, *arguments], cwd=ROOT, env={**clean, **(env or {})},
                 stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, start_new_session=True)
-        _reaper().watch(self.pid)
+        reaper().watch(self.pid)
 
     def __enter__(self) -> Self:
         return self
@@ -74,7 +76,7 @@ class AgentProcess:
         if self._process.poll() is None:
             self._process.kill()
             self._process.wait()
-        _reaper().forget(self.pid)
+        reaper().forget(self.pid)
 
     def signal(self, number: signal.Signals = signal.SIGTERM) -> None:
         """Send a signal."""

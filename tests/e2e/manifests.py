@@ -1,4 +1,4 @@
-"""The shipped manifests, applied to a cluster as an administrator would, and what they call the agent."""
+"""The shipped manifests, applied to a cluster as an administrator would, and what they call the agent and the loop."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ if TYPE_CHECKING:
     from .controlplane.cluster import Cluster
 
 DAEMONSET = Path(__file__).parents[2] / "deploy" / "daemonset.yaml"
-NAMESPACE, ACCOUNT = "nodeguard", "nodeguard-agent"
+REMEDIATION = DAEMONSET.with_name("remediation.yaml")
+NAMESPACE, ACCOUNT, LOOP_ACCOUNT = "nodeguard", "nodeguard-agent", "nodeguard-remediate"
 APPLY = "application/apply-patch+yaml"
 _COLLECTIONS = {
     "Namespace": "/api/v1/namespaces",
     "ServiceAccount": "/api/v1/namespaces/{namespace}/serviceaccounts",
     "ConfigMap": "/api/v1/namespaces/{namespace}/configmaps",
     "DaemonSet": "/apis/apps/v1/namespaces/{namespace}/daemonsets",
+    "Deployment": "/apis/apps/v1/namespaces/{namespace}/deployments",
+    "PodDisruptionBudget": "/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets",
     "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
     "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
     "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/roles",
@@ -32,9 +35,9 @@ _COLLECTIONS = {
 }
 
 
-def shipped() -> list[Object]:
-    """Every object of ``daemonset.yaml``, in its order."""
-    return list(yaml.safe_load_all(DAEMONSET.read_text()))
+def shipped(file: Path = DAEMONSET) -> list[Object]:
+    """Every object of a manifest, in its order."""
+    return list(yaml.safe_load_all(file.read_text()))
 
 
 def only(*kinds: str) -> list[Object]:

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 from .agent_nodes import FAULTS, NodeStates, condition, document, faults, own_taints, status
 from .agents import TIMEOUT_WORDS, Rig, eventually, keep
 from .controlplane.admin import MERGE_PATCH, STRATEGIC_PATCH
+from .mounts import overrides, swap
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from .controlplane.admin import Admin
     from .controlplane.cluster import Cluster
     from .controlplane.kubelet import FakeKubelet
@@ -111,29 +110,12 @@ def test_node_object_is_replaced(control_plane: Cluster, admin: Admin, kubelet: 
         states.wait_now(own_taints, "a fault of the new Node")
 
 
-def _swap(directory: Path, generation: int, text: str) -> None:
-    """Change a ConfigMap's mount as the kubelet does: a new directory, and a link swapped to it at once."""
-    new = directory / f"..generation-{generation}"
-    new.mkdir()
-    (new / "rules.yaml").write_text(text)
-    link = directory / "..data_tmp"
-    link.symlink_to(new.name)
-    link.replace(directory / "..data")
-    name = directory / "rules.yaml"
-    if not name.is_symlink():
-        name.symlink_to("..data/rules.yaml")
-
-
-def _overrides(body: str) -> str:
-    return f"apiVersion: nodeguard.io/v1\nkind: Overrides\nmetadata: {{name: mine}}\noverrides:\n{body}"
-
-
 def test_rules_change(control_plane: Cluster, admin: Admin, kubelet: FakeKubelet) -> None:
     """A swapped ConfigMap is in force within a second or so; a bad one changes nothing and shows as a condition."""
     with Rig(kubelet.name, control_plane.kubeconfig) as rig, NodeStates(admin, rig.node) as states:
         mount = rig.hardware.root / "overrides"
         mount.mkdir()
-        _swap(mount, 1, _overrides("  gpu-lost: {severity: critical}\n"))
+        swap(mount, 1, overrides("  gpu-lost: {severity: critical}\n"))
         agent = rig.start("--overrides", str(mount))
         rig.wait_ready()
         rig.hardware.log.xid(rig.hardware.slots[0], 109, TIMEOUT_WORDS)
@@ -141,7 +123,7 @@ def test_rules_change(control_plane: Cluster, admin: Admin, kubelet: FakeKubelet
         hash_before, since = document(node)["rules"], next(iter(faults(node).values()))["since"]
 
         began = time.monotonic()
-        _swap(mount, 2, _overrides(f"  {RULE}: {{effect: condition}}\n"))
+        swap(mount, 2, overrides(f"  {RULE}: {{effect: condition}}\n"))
         node = states.wait_now(lambda node: not own_taints(node), "the new rule asks for no taint")
         took = time.monotonic() - began
         keep("rules-reload.txt", f"rules in force on the Node {took:.2f} s after the swap\n")
@@ -150,7 +132,7 @@ def test_rules_change(control_plane: Cluster, admin: Admin, kubelet: FakeKubelet
         (fault,) = faults(states.newest).values()
         assert (fault["effect"], fault["since"]) == ("condition", since)
 
-        _swap(mount, 3, _overrides(f"  {RULE}: {{effect: explode}}\n"))
+        swap(mount, 3, overrides(f"  {RULE}: {{effect: explode}}\n"))
         node = states.wait_now(lambda node: status(node, "NodeguardDegraded") == "True", "the bad rules are shown")
         degraded = condition(node, "NodeguardDegraded")
         assert degraded is not None
@@ -159,7 +141,7 @@ def test_rules_change(control_plane: Cluster, admin: Admin, kubelet: FakeKubelet
         assert status(node, "GpuDriverFault") == "True"
         eventually(lambda: 1 in [value for name, value in rig.metrics().items() if "rules_invalid" in name], "a metric")
 
-        _swap(mount, 4, _overrides("  gpu-lost: {severity: critical}\n"))
+        swap(mount, 4, overrides("  gpu-lost: {severity: critical}\n"))
         node = states.wait_now(
             lambda node: own_taints(node) and status(node, "NodeguardDegraded") == "False", "the good rules are back")
         assert document(node)["rules"] == hash_before

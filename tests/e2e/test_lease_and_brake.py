@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from nodeguard.kube import brake
 from nodeguard.kube.client import KubeClient
 from nodeguard.kube.patches import unix_time
 from nodeguard.model.clock import SystemClock
-from nodeguard.sinks import brake
+from nodeguard.sinks.brake import read
 from nodeguard.sinks.lease import LeaseWriter
 
 from .manifests import NAMESPACE, agent_token, apply, remove, wait_in_force, without
@@ -69,28 +70,28 @@ def test_nodes_are_counted_by_the_server(admin: Admin, node: str, config: Path) 
 def test_brake_command_reaches_the_agent(control_plane: Cluster, node: str, config: Path) -> None:
     """What a person brakes holds for the agent's own read, and ends when the person says so."""
     api = KubeClient.from_kubeconfig(config)
-    assert brake.read(api, NAMESPACE) == brake.Brake()
+    assert read(api, NAMESPACE) == brake.Brake()
     assert "nothing is braked" in _brake(control_plane, "show")
     _brake(control_plane, "on", "--rule", "gpu-lost", "--reason", "a test of the brake")
-    found = brake.read(api, NAMESPACE)
+    found = read(api, NAMESPACE)
     assert brake.held(found, "gpu-lost", "0123456789abcdef")
     assert not brake.held(found, "gpu-hot", "0123456789abcdef")
     _brake(control_plane, "on")
-    assert brake.held(brake.read(api, NAMESPACE), "gpu-hot", "0123456789abcdef")
+    assert brake.held(read(api, NAMESPACE), "gpu-hot", "0123456789abcdef")
     shown = _brake(control_plane, "show")
     assert "a test of the brake" in shown
     assert "every rule" in shown
     _brake(control_plane, "off", "--rule", "gpu-lost")
-    assert brake.read(api, NAMESPACE).everything is not None
+    assert read(api, NAMESPACE).everything is not None
     _brake(control_plane, "off")
-    assert brake.read(api, NAMESPACE) == brake.Brake()
+    assert read(api, NAMESPACE) == brake.Brake()
 
 
 def test_brake_survives_a_new_manifest(control_plane: Cluster, admin: Admin, node: str, config: Path) -> None:
     """Installing again does not let go of the brake."""
     _brake(control_plane, "on")
     apply(admin, without("DaemonSet"))
-    assert brake.read(KubeClient.from_kubeconfig(config), NAMESPACE).everything is not None
+    assert read(KubeClient.from_kubeconfig(config), NAMESPACE).everything is not None
 
 
 def test_silent_server_is_no_brake(control_plane: Cluster, proxy: FaultProxy, node: str, config: Path) -> None:
@@ -98,10 +99,10 @@ def test_silent_server_is_no_brake(control_plane: Cluster, proxy: FaultProxy, no
     token = agent_token(control_plane, node)
     _brake(control_plane, "on")
     api = KubeClient.from_kubeconfig(control_plane.kubeconfig_for_token(token, server=proxy.url, ca=proxy.ca))
-    assert brake.read(api, NAMESPACE).everything is not None
+    assert read(api, NAMESPACE).everything is not None
     proxy.mode = "hang"
     began = time.monotonic()
-    assert brake.read(api, NAMESPACE) == brake.Brake()
+    assert read(api, NAMESPACE) == brake.Brake()
     assert time.monotonic() - began < 0.6
 
 

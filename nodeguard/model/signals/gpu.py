@@ -20,6 +20,10 @@ def _lifetime(name: str, text: str) -> Signal:
     return Signal(name, "counter", _GPU, _NVML, text, lifetime=True)
 
 
+def _exported(name: str, text: str, *, states: tuple[str, ...] = (), labels: tuple[str, ...] = ()) -> Signal:
+    return Signal(name, "state", _GPU, ("exporter",), text, attributes=labels, states=states)
+
+
 _EVENTS = (
     Signal("gpu_xid", "event", ("gpu", "node"), ("kmsg", "nvml_events", "exporter"),
            "The NVIDIA driver reported an Xid error.", XID_ATTRIBUTES),
@@ -73,7 +77,16 @@ _LEVELS = (
     *(_gpu(f"gpu_clock_violation_{policy}_seconds_total", "counter", f"Time that clocks were held down by {text}.")
       for policy, text in (("power", "the power limit"), ("thermal", "temperature"),
                            ("board_limit", "the board's limits"), ("reliability", "the reliability limit"))),
-    Signal("gpu_count", "gauge", ("node",), ("nvml",), "GPUs that the driver can see."),
+    _exported("gpu_listed", "The device is on the page of its vendor's exporter, 1.", labels=("vendor",)),
+    _exported("gpu_vendor", "Whose device it is.", states=("nvidia", "amd", "intel", "huawei")),
+    _exported("gpu_health_state", "The vendor's own verdict on a part of the device; `device` is the whole.",
+              states=("healthy", "warning", "unhealthy"), labels=("part",)),
+    _exported("gpu_link_state", "State of one link of the device to others.", states=("up", "down"), labels=("link",)),
+    Signal("gpu_link_uncorrected_errors_total", "counter", _GPU, ("exporter",),
+           "Errors on the links between devices that were not corrected."),
+    Signal("gpu_resets_total", "counter", _GPU, ("exporter",), "Resets of the device since boot."),
+    Signal("gpu_driver_errors_total", "counter", _GPU, ("exporter",), "Errors of the device's driver since boot."),
+    Signal("gpu_count", "gauge", ("node",), _NVML, "GPUs that the driver can see."),
     Signal("gpu_count_expected", "gauge", ("node",), ("agent",), "GPUs that the operator says are here."),
 )
 

@@ -7,9 +7,9 @@ from typing import Any, Self
 
 import pynvml
 
-from nodeguard.sim.driver.events import NO_INSTANCE, EventSet, Told
+from nodeguard.sim.driver.events import EventSet, Told
 from nodeguard.sim.driver.faults import Faults
-from nodeguard.sim.driver.gpu import SimulatedGpu
+from nodeguard.sim.driver.gpu import NO_INSTANCE, SimulatedGpu
 from nodeguard.sim.driver.handles import Handles
 from nodeguard.sim.driver.library import Library
 
@@ -39,6 +39,10 @@ class SimulatedDriver(Faults):
         """Other processes that hold the driver open."""
         self.calls: Counter[str] = Counter()
         """Calls by C function."""
+        self.on_call: Callable[[str], None] = lambda _function: None
+        """Told of every call, on the caller's thread."""
+        self.cpu_seconds = 0.0
+        """CPU time of every thread inside this library: what is the simulator's own in a process that is measured."""
         self.handles = Handles()
         self.clients = 0
         """How often pynvml has it open now."""
@@ -197,6 +201,12 @@ class SimulatedDriver(Faults):
         """Note a call."""
         with self._guard:
             self.calls[function] += 1
+        self.on_call(function)
+
+    def spent(self, seconds: float) -> None:
+        """Note the CPU time of a call."""
+        with self._guard:
+            self.cpu_seconds += seconds
 
     def _deliver(self, event: Told) -> None:
         for one in self.handles.event_sets():

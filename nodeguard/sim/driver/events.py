@@ -7,9 +7,7 @@ from typing import Any, NamedTuple
 import pynvml
 
 from nodeguard.sim.driver.abi import set_struct
-from nodeguard.sim.driver.gpu import SimulatedGpu
-
-NO_INSTANCE = 0xFFFFFFFF
+from nodeguard.sim.driver.gpu import NO_INSTANCE, SimulatedGpu
 
 
 class Told(NamedTuple):

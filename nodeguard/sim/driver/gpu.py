@@ -8,6 +8,9 @@ import pynvml
 
 from nodeguard.sim.driver.faults import Faults
 
+NO_INSTANCE = 0xFFFFFFFF
+"""NVML's number where no MIG instance is concerned."""
+
 _GIB = 1 << 30
 
 EVENT_TYPES = (
@@ -138,6 +141,8 @@ class SimulatedGpu(Faults):
     mig_mode: int | None = 0
     mig: list[MigInstance] = field(default_factory=list)
     processes: list[int] = field(default_factory=list)
+    placed: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Process → GPU instance and compute instance that it runs in, where NVML is to tell."""
     event_types: int = EVENT_TYPES
     field_faults: dict[tuple[int, int | None], FieldFault] = field(default_factory=dict)
     """By (field, scope), scope None: whatever the scope."""

@@ -1,5 +1,6 @@
 """The object in place of the shared library: attributes with the C functions' names, as ctypes would give them."""
 
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,9 @@ _INVALID = int(pynvml.NVML_ERROR_INVALID_ARGUMENT)
 _UNINITIALIZED = int(pynvml.NVML_ERROR_UNINITIALIZED)
 _NOT_FOUND = int(pynvml.NVML_ERROR_NOT_FOUND)
 _LOST = int(pynvml.NVML_ERROR_GPU_IS_LOST)
+
+_MOST_INSTANCES = 7
+"""Places that a GPU in MIG mode has, taken or not."""
 
 _WITHOUT_OPENING = ("nvmlInitWithFlags", "nvmlInit_v2", "nvmlErrorString")
 
@@ -53,7 +57,8 @@ class Library:
             **{name: self._on_gpu(function) for name, function in FUNCTIONS.items()},
             "nvmlDeviceGetFieldValues": self._fields, "nvmlDeviceGetIndex": self._index,
             "nvmlDeviceGetMinorNumber": self._minor, "nvmlDeviceRegisterEvents": self._register,
-            "nvmlDeviceGetMaxMigDeviceCount": lambda ref, out: put(out, len(ref.gpu.mig)),
+            "nvmlDeviceGetMaxMigDeviceCount": lambda ref, out: put(
+                out, max(len(ref.gpu.mig), _MOST_INSTANCES if ref.gpu.mig_mode else 0)),
             "nvmlDeviceGetMigDeviceHandleByIndex": self._mig, "nvmlDeviceGetUUID": _device_uuid,
             "nvmlDeviceIsMigDeviceHandle": lambda ref, out: put(out, int(ref.mig is not None)),
             "nvmlDeviceGetGpuInstanceId": lambda ref, out: put(out, ref.mig and ref.mig.gpu_instance),
@@ -67,7 +72,14 @@ class Library:
         return CFunction(self, name)
 
     def enter(self, name: str, arguments: tuple[Any, ...]) -> Any:
-        """One call from the client: counted, perhaps blocked or failed, then done."""
+        """One call from the client: counted, perhaps blocked or failed, then done. Its CPU time is noted."""
+        began = time.thread_time()
+        try:
+            return self._enter(name, arguments)
+        finally:
+            self._driver.spent(time.thread_time() - began)
+
+    def _enter(self, name: str, arguments: tuple[Any, ...]) -> Any:
         if name == "nvmlErrorString":
             return _error_string(*arguments)
         self._driver.count(name)

@@ -6,7 +6,7 @@ from typing import Any
 import pynvml
 
 from nodeguard.sim.driver.abi import number, put, put_text, set_struct, target
-from nodeguard.sim.driver.gpu import Ecc, SimulatedGpu
+from nodeguard.sim.driver.gpu import NO_INSTANCE, Ecc, SimulatedGpu
 
 Function = Callable[..., int]
 
@@ -136,7 +136,7 @@ def _processes(gpu: SimulatedGpu, count: Any, infos: Any) -> int:
         return _SHORT if running else _OK
     for info, pid in zip(infos, running, strict=False):
         info.pid, info.usedGpuMemory = pid, _UNKNOWN_MEMORY
-        info.gpuInstanceId = info.computeInstanceId = 0xFFFFFFFF
+        info.gpuInstanceId, info.computeInstanceId = gpu.placed.get(pid, (NO_INSTANCE, NO_INSTANCE))
     return _OK
 
 

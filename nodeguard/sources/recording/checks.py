@@ -1,5 +1,6 @@
 """Checks of a recording's values: each names what is wrong, and where, and lets the rest go on."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
@@ -51,6 +52,20 @@ def whole(value: Any, what: str, report: Report) -> int:
     return 0
 
 
+def seconds(value: Any, what: str, report: Report) -> float:
+    """``value`` if it is a number, else 0."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and finite(value):
+        return value
+    report(f"{what} must be in seconds, not {value!r}")
+    return 0.0
+
+
+def counts(value: Any, report: Report) -> Mapping[str, int]:
+    """Increments of a source's own counters, by name."""
+    return {text(name, "counts", report): whole(count, f"counts {name}", report)
+            for name, count in mapping(value, "counts", report).items()}
+
+
 def reading(signal: Signal, value: Any, report: Report) -> Value | None:
     """A signal's value: a number, one of its words, or None for unknown."""
     if value is None:
@@ -61,7 +76,7 @@ def reading(signal: Signal, value: Any, report: Report) -> Value | None:
         words = ", ".join(signal.states)
         report(f"{signal.name} must be one of {words}, not {value!r}{suggestion(str(value), signal.states)}")
         return None
-    if isinstance(value, int | float) and value == value and abs(value) != float("inf"):  # noqa: PLR0124 # not-a-number
+    if isinstance(value, int | float) and finite(value):
         return float(value) if isinstance(value, float) else int(value)
     report(f"{signal.name} must be a number, not {value!r}")
     return None
@@ -71,3 +86,11 @@ def name_of(value: Any) -> str:
     """A value's type in the words of YAML."""
     names = {dict: "a mapping", list: "a list", str: "text", bool: "a boolean", int: "a number", float: "a number"}
     return "nothing" if value is None else names.get(type(value), "something else")
+
+
+def finite(value: float) -> bool:
+    """Whether it is a number that a float can hold: not infinite, not not-a-number, not a whole number too long."""
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False

@@ -16,6 +16,7 @@ from nodeguard.model.sample import (
     Stalled,
 )
 from nodeguard.model.signals import SIGNALS
+from nodeguard.sources.nvml_gpus import ANSWERS_TO_TELL
 from nodeguard.sources.recording import checks
 from nodeguard.sources.recording.checks import Report
 from nodeguard.vendors.nvidia import nvml_events
@@ -25,8 +26,13 @@ EVENTS_SOURCE = "nvml_events"
 LOST = "GPU_IS_LOST"
 RESET_REQUIRED = "RESET_REQUIRED"
 
-_OWN_KEYS = ("index", "pci", "error", "hang")
-_SIGNALS = {name: signal for name, signal in SIGNALS.items() if "gpu" in signal.devices and signal.kind != "event"}
+STALLED = "source_stalled_seconds"
+
+_OWN_KEYS = ("index", "pci", "error", "hang", "answered", STALLED)
+_SIGNALS = {name: signal for name, signal in SIGNALS.items()
+            if "gpu" in signal.devices and signal.kind != "event" and name != STALLED}
+_NUMBERS = (int, float)
+_LARGEST = 1e300
 _EVENT_KEYS = ("uuid", "type", "data", "gpu_instance", "compute_instance")
 
 
@@ -36,14 +42,15 @@ class Gpus:
     def __init__(self) -> None:
         self._slots: dict[str, Device] = {}
         self._stalled: set[Device] = set()
-        self._ever_stalled: set[Device] = set()
+        self._answers: dict[Device, int] = {}
+        """Polls that still say that a call which was out has been answered."""
         self._lost: set[Device] = set()
         self._up: bool | None = None
 
     def poll(self, at: float, entry: Any, report: Report) -> Batch:
         """One poll of NVML."""
         entry = checks.mapping(entry, "nvml", report)
-        checks.unknown_keys(entry, ("gpus", "error"), "nvml", report)
+        checks.unknown_keys(entry, ("gpus", "error", "driver", "count", "counts"), "nvml", report)
         if entry.get("error") is not None:
             self._up = False
             reason = checks.text(entry["error"], "nvml error", report)
@@ -54,12 +61,30 @@ class Gpus:
         if self._up is not True:
             facts.append(SourceState(up=True))
             self._up = True
+        if "driver" in entry:
+            self._driver(at, checks.mapping(entry["driver"], "nvml driver", report), facts, samples, report)
         gpus = checks.mapping(entry.get("gpus", {}), "gpus", report)
         for uuid, readings in gpus.items():
             self._one(at, str(uuid), checks.mapping(readings, f"gpus {uuid}", report), facts, samples, events, report)
         facts.append(Present("gpu", frozenset(gpu(str(uuid)) for uuid in gpus)))
-        samples.append(Sample("gpu_count", NODE, len(gpus)))
-        return Batch(source=SOURCE, facts=tuple(facts), samples=tuple(samples), events=tuple(events))
+        count = entry.get("count", len(gpus))
+        if count is not None:
+            samples.append(Sample("gpu_count", NODE, checks.whole(count, "count", report)))
+        return Batch(source=SOURCE, facts=tuple(facts), samples=tuple(samples), events=tuple(events),
+                     counts=checks.counts(entry.get("counts", {}), report))
+
+    def told(self, batch: Batch) -> None:
+        """What a recorded agent's poll told that is no ``nvml`` entry: whether NVML can be seen through, calls out."""
+        for fact in batch.facts if batch.source == SOURCE else ():
+            if isinstance(fact, SourceState):
+                self._up = fact.up
+            elif isinstance(fact, Identified):
+                self._slots[fact.pci] = fact.device
+            elif isinstance(fact, Stalled) and fact.since is not None:
+                self._stalled.add(fact.device)
+            elif isinstance(fact, Stalled) and fact.device in self._stalled:
+                self._stalled.discard(fact.device)
+                self._answers[fact.device] = ANSWERS_TO_TELL
 
     def _one(self, at: float, uuid: str, readings: Mapping[Any, Any], facts: list[Fact],  # noqa: PLR0913 # collectors
              samples: list[Sample], events: list[Event], report: Report) -> None:
@@ -67,9 +92,9 @@ class Gpus:
         if "pci" in readings:
             self._identify(device, readings["pci"], facts, report)
         if readings.get("hang"):
-            self._hang(at, device, facts)
+            self._hang(at, device, readings["hang"], facts, report)
             return
-        self._answered(device, facts, samples)
+        self._answered(device, readings, facts, samples)
         error = readings.get("error")
         if error is not None:
             self._error(device, checks.text(error, f"error of {uuid}", report), facts, samples, events)
@@ -82,7 +107,7 @@ class Gpus:
                     report(f"unknown key {key!r} of GPU {uuid}{checks.suggestion(str(key), (*_SIGNALS, *_OWN_KEYS))}")
             elif signal.attributes:
                 self._labelled(signal.name, device, value, samples, report)
-            elif type(value) is int or (type(value) is float and value - value == 0.0 and not signal.states):
+            elif type(value) in _NUMBERS and -_LARGEST < value < _LARGEST and not signal.states:
                 samples.append(Sample(key, device, value))
             else:
                 samples.append(Sample(key, device, checks.reading(signal, value, report)))
@@ -104,19 +129,36 @@ class Gpus:
             self._slots[address] = device
             facts.append(Identified(address, device))
 
-    def _hang(self, at: float, device: Device, facts: list[Fact]) -> None:
+    def _driver(self, at: float, readings: Mapping[Any, Any], facts: list[Fact], samples: list[Sample],
+                report: Report) -> None:
+        """What a recorded agent's calls to the driver as a whole did."""
+        checks.unknown_keys(readings, ("hang", "answered", STALLED), "nvml driver", report)
+        if readings.get("hang"):
+            self._hang(at, NODE, readings["hang"], facts, report)
+        else:
+            self._answered(NODE, readings, facts, samples)
+
+    def _hang(self, at: float, device: Device, since: Any, facts: list[Fact], report: Report) -> None:
+        """``since``: true for now, or the engine time at which the call was made."""
         if device not in self._stalled:
             self._stalled.add(device)
-            self._ever_stalled.add(device)
-            facts.append(Stalled(device, at))
+            facts.append(Stalled(device, at if since is True else checks.seconds(since, "hang", report)))
         facts.append(Missed(frozenset({device})))
 
-    def _answered(self, device: Device, facts: list[Fact], samples: list[Sample]) -> None:
-        if device in self._stalled:
+    def _answered(self, device: Device, readings: Mapping[Any, Any], facts: list[Fact],
+                  samples: list[Sample]) -> None:
+        if readings.get("answered"):
             self._stalled.discard(device)
             facts.append(Stalled(device, None))
-        elif device in self._ever_stalled:
-            samples.append(Sample("source_stalled_seconds", device, 0, (("source", SOURCE),)))
+        elif STALLED in readings:
+            samples.append(Sample(STALLED, device, 0, (("source", SOURCE),)))
+        elif device in self._stalled:
+            self._stalled.discard(device)
+            self._answers[device] = ANSWERS_TO_TELL
+            facts.append(Stalled(device, None))
+        elif self._answers.get(device, 0):
+            self._answers[device] -= 1
+            samples.append(Sample(STALLED, device, 0, (("source", SOURCE),)))
 
     def _error(self, device: Device, error: str, facts: list[Fact], samples: list[Sample],
                events: list[Event]) -> None:

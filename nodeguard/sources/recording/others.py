@@ -7,13 +7,13 @@ from nodeguard.model.device import NODE, Device, gpu, rdma_port
 from nodeguard.model.fault import ACTIONS
 from nodeguard.model.sample import Batch, Booted, Expected, Fact, NodeIs, PodRef, Pods, Repaired, Sample
 from nodeguard.model.signals import SIGNALS
+from nodeguard.sources.rdma_expected import expected_samples
 from nodeguard.sources.recording import checks
 from nodeguard.sources.recording.checks import Report
 
 AGENT = "agent"
+_RATE = SIGNALS["rdma_port_rate_expected_gbps"]
 
-_HOST = {name: signal for name, signal in SIGNALS.items()
-         if signal.devices == ("node",) and signal.kind != "event" and "host" in signal.sources}
 
 
 def node(entry: Any, report: Report) -> Iterable[Batch]:
@@ -28,45 +28,42 @@ def node(entry: Any, report: Report) -> Iterable[Batch]:
     if "boot_id" in entry:
         facts.append(Booted(checks.text(entry["boot_id"], "boot_id", report)))
     if "expect" in entry:
-        expected = _expected(entry["expect"], report)
+        expected, rates = _expected(entry["expect"], report)
         facts.append(expected)
         if "gpu" in expected.counts:
             samples.append(Sample("gpu_count_expected", NODE, expected.counts["gpu"]))
+        samples += expected_samples(rates)
     yield Batch(source=AGENT, facts=tuple(facts), samples=tuple(samples))
 
 
-def _expected(entry: Any, report: Report) -> Expected:
+def _expected(entry: Any, report: Report) -> tuple[Expected, dict[Device, float | None]]:
     entry = checks.mapping(entry, "expect", report)
     checks.unknown_keys(entry, ("gpu", "rdma"), "expect", report)
     counts = {"gpu": checks.whole(entry["gpu"], "expect gpu", report)} if "gpu" in entry else {}
-    devices = set()
+    rates: dict[Device, float | None] = {}
     for name, wanted in checks.mapping(entry.get("rdma", {}), "expect rdma", report).items():
         checks.unknown_keys(checks.mapping(wanted or {}, f"expect {name}", report), ("rate_gbps", "port"),
                             f"expect {name}", report)
         port = wanted.get("port", 1) if isinstance(wanted, dict) else 1
-        devices.add(rdma_port(str(name), checks.whole(port, "port", report)))
-    return Expected(frozenset(devices), counts)
-
-
-def host(entry: Any, report: Report) -> Batch:
-    """One poll of the host."""
-    entry = checks.mapping(entry, "host", report)
-    checks.unknown_keys(entry, _HOST, "host", report)
-    samples = tuple(Sample(name, NODE, checks.reading(_HOST[name], value, report))
-                    for name, value in entry.items() if name in _HOST)
-    return Batch(source="host", samples=samples)
+        rate = wanted.get("rate_gbps") if isinstance(wanted, dict) else None
+        value = checks.reading(_RATE, rate, report)
+        device = rdma_port(str(name), checks.whole(port, "port", report))
+        rates[device] = None if isinstance(value, str) else value
+    return Expected(frozenset(rates), counts), rates
 
 
 def pods(entry: Any, report: Report) -> Batch:
-    """Which pods use which GPU."""
+    """Which pods use which GPU; null: it was looked for, and is unknown."""
     by_device: dict[Device, tuple[PodRef, ...]] = {}
+    looked_for: set[Device] = set()
     for name, listed in checks.mapping(entry, "pods", report).items():
         device = Device(name) if str(name).startswith("gpu/") else gpu(str(name))
-        if not isinstance(listed, list):
+        looked_for.add(device)
+        if isinstance(listed, list):
+            by_device[device] = tuple(_pod(one, report) for one in listed)
+        elif listed is not None:
             report(f"pods of {name} must be a list")
-            continue
-        by_device[device] = tuple(_pod(one, report) for one in listed)
-    return Batch(source=AGENT, facts=(Pods(by_device),))
+    return Batch(source=AGENT, facts=(Pods(by_device, frozenset(looked_for)),))
 
 
 def _pod(entry: Any, report: Report) -> PodRef:

@@ -10,14 +10,23 @@ from nodeguard.config.yamltree import load_yaml
 from nodeguard.model.errors import Problem, UserError
 from nodeguard.model.sample import Batch, Booted, Expected
 from nodeguard.sources.polled import Poll, Sight
-from nodeguard.sources.recording import checks, gpus
+from nodeguard.sources.recording import checks, gpus, told
 from nodeguard.sources.recording.exporters import Exporters
-from nodeguard.sources.recording.others import host, node, pods, repaired
+from nodeguard.sources.recording.host import host
+from nodeguard.sources.recording.kernel import Kernel
+from nodeguard.sources.recording.memory import Memory, Recorded, memory, recorded
+from nodeguard.sources.recording.others import node, pods, repaired
 from nodeguard.sources.recording.readers import Readers
 from nodeguard.sources.recording.tree import RecordedTree
 
 UNNAMED_BOOT = "recorded"
 """Boot ID before the first reboot, where a recording names none."""
+
+_RAW = frozenset({"nvml", "nvml_event", "kmsg", "kmsg_error", "exporter", "sysfs", "host", "pods"})
+"""What a source reads. Beside ``told`` it only moves the reader's memory: ``told`` is what the source made of it."""
+
+_BESIDE = ("happened", "of", "began")
+"""Keys that belong to another: when kernel records were printed; which poll of sysfs it was, and when it began."""
 
 YAML_LIMIT = 64 << 20
 """Characters of a YAML recording; longer ones are JSON Lines, which are read a line at a time."""
@@ -37,12 +46,16 @@ class Restart:
     """The agent restarts here."""
 
 
+What = Batch | Restart | Memory | None
+"""What an entry may hold: a batch, an agent's restart, what an agent remembered, or nothing but its time."""
+
+
 @dataclass(frozen=True, slots=True)
 class Act:
-    """What happens at ``at`` seconds: a batch, a restart, or (None) nothing but the end."""
+    """What happens at ``at`` seconds."""
 
     at: float
-    what: Batch | Restart | None
+    what: What
 
 
 def entries_of_file(path: Path, problems: list[Problem]) -> Iterator[Entry]:
@@ -62,12 +75,16 @@ def entries_of_file(path: Path, problems: list[Problem]) -> Iterator[Entry]:
 def _json_lines(lines: Iterable[str], file: str, problems: list[Problem]) -> Iterator[Entry]:
     decode = json.JSONDecoder(parse_constant=_refuse).decode
     number = 0
+    whole = False
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
             yield Entry(number, 1, decode(line))
+            whole = True
         except (ValueError, RecursionError) as error:
+            if whole and not line.endswith("\n"):
+                return  # the recording was cut in the middle of its last entry
             column = error.colno if isinstance(error, json.JSONDecodeError) else 1
             problems.append(Problem(file, number, column, "", f"not JSON: {getattr(error, 'msg', error)}"))
     if not number:
@@ -97,24 +114,27 @@ class Recording:
 
     def __init__(self, file: str, problems: list[Problem], readers: Readers) -> None:
         self._file, self._problems, self._readers = file, problems, readers
-        self.kernel_log = readers.kernel_log()
-        self._tree = RecordedTree()
+        self._kernel = Kernel(readers.kernel_log)
+        self.tree = RecordedTree()
+        self.recorded: list[Recorded] = []
+        """What the agent that was recorded said of itself."""
         self._begin()
-        self._kmsg_up = False
         self._at = float("-inf")
         self._entry = Entry(0, 0, None)
         self._booted = False
         self._expected: tuple[Batch, ...] = ()
-        self._convert: Mapping[str, Callable[[float, Any], Iterable[Batch | Restart | None]]] = {
+        self._convert: Mapping[str, Callable[[float, Any], Iterable[What]]] = {
+            "recorded": self._recorded, "memory": self._memory,
             "node": self._node,
             "nvml": lambda at, value: (self._gpus.poll(at, value, self._report),),
             "nvml_event": lambda _at, value: (gpus.event(value, self._report),),
-            "kmsg": self._kmsg, "kmsg_error": self._kmsg_error,
+            "kmsg_error": lambda _at, value: self._kernel.error(value, self._report),
+            "kmsg": lambda at, value: self._kernel.lines(at, value, self._entry.value.get("happened"), self._report),
             "exporter": lambda at, value: self._exporters.entry(at, value, self._report), "sysfs": self._sysfs,
-            "host": lambda _at, value: (host(value, self._report),),
+            "host": lambda _at, value: host(value, self._report),
             "pods": lambda _at, value: (pods(value, self._report),),
             "repaired": lambda _at, value: (repaired(value, self._report),),
-            "agent_restart": self._restart, "reboot": self._reboot,
+            "told": self._told, "agent_restart": self._restart, "reboot": self._reboot,
         }
 
     def acts(self, entries: Iterable[Entry]) -> Iterator[Act]:
@@ -137,13 +157,15 @@ class Recording:
             yield Act(at, None)
 
     def _acts_of(self, value: Mapping[Any, Any]) -> Iterator[Act]:
-        at = self._time(value, "at", ("at", *self._convert))
+        at = self._time(value, "at", ("at", *self._convert, *_BESIDE))
         if at is None:
             return
         silent = True
         for key, content in value.items():
             convert = self._convert.get(key)
             for what in convert(at, content) if convert is not None else ():
+                if key in _RAW and "told" in value:
+                    continue
                 silent = False
                 yield Act(at, what)
         if silent:
@@ -152,7 +174,7 @@ class Recording:
     def _time(self, value: Mapping[Any, Any], key: str, valid: tuple[str, ...]) -> float | None:
         checks.unknown_keys(value, valid, "an entry", self._report)
         at = value.get(key)
-        if isinstance(at, bool) or not isinstance(at, int | float) or at - at != 0:
+        if isinstance(at, bool) or not isinstance(at, int | float) or not checks.finite(at):
             self._report(f"an entry needs {key!r}, in seconds")
             return None
         if at < self._at:
@@ -170,11 +192,15 @@ class Recording:
         self._gpus = gpus.Gpus()
         self._exporters = Exporters(self._readers.exporter)
         self._polls: tuple[tuple[Poll, Sight], ...] = tuple(
-            (poll, Sight()) for poll in self._readers.sysfs(self._tree))
+            (poll, Sight()) for poll in self._readers.sysfs(self.tree, bool(self.recorded)))
 
     def _sysfs(self, at: float, value: Any) -> Iterable[Batch]:
-        self._tree.patch(value, self._report)
-        return tuple(sight.of(poll.poll(at)) for poll, sight in self._polls)
+        self.tree.patch(value, self._report)
+        of, began = self._entry.value.get("of"), self._entry.value.get("began", at)
+        if isinstance(began, bool) or not isinstance(began, int | float) or not checks.finite(began):
+            self._report(f"'began' must be in seconds, not {began!r}")
+            began = at
+        return tuple(sight.of(poll.poll(began)) for poll, sight in self._polls if of in (None, poll.name))
 
     def _node(self, _at: float, value: Any) -> Iterable[Batch]:
         for batch in node(value, self._report):
@@ -184,32 +210,33 @@ class Recording:
                 self._expected = (Batch(source=batch.source, facts=expected, samples=batch.samples),)
             yield batch
 
-    def _kmsg(self, at: float, value: Any) -> Iterable[Batch]:
-        line = checks.text(value, "kmsg", self._report)
-        if not self._kmsg_up:
-            self._kmsg_up = True
-            yield gpus.up("kmsg")
-        told = self.kernel_log.feed([self.kernel_log.with_header(line, at)])
-        rest = self.kernel_log.drain()
-        yield from (batch for batch in (told, rest) if batch is not None)
+    def _recorded(self, _at: float, value: Any) -> Iterable[None]:
+        self.recorded.append(recorded(value, self._report))
+        if len(self.recorded) == 1:
+            self._begin()
+        self._kernel.believe(any_facility=self.recorded[-1].any_facility)
+        return ()
 
-    def _kmsg_error(self, _at: float, value: Any) -> Iterable[Batch]:
-        if value == "EPIPE":
-            self.kernel_log.overrun()
-        elif value == "closed":
-            self._kmsg_up = False
-            self.kernel_log.reopened()
-            yield gpus.down("kmsg", "the kernel log was closed")
-        else:
-            self._report(f"kmsg_error must be EPIPE or closed, not {value!r}")
+    def _memory(self, _at: float, value: Any) -> Iterable[Memory]:
+        remembered = memory(value, self._report)
+        self._booted = True
+        self._kernel.restore(remembered.kmsg)
+        return (remembered,)
+
+    def _told(self, _at: float, value: Any) -> Iterable[Batch]:
+        batch = told.decode(value, self._report)
+        if batch is None:
+            return ()
+        self._gpus.told(batch)
+        self._kernel.told(batch)
+        self._booted = self._booted or any(isinstance(fact, Booted) for fact in batch.facts)
+        return (batch,)
 
     def _restart(self, _at: float, value: Any) -> Iterable[Restart]:
         if value is not True:
             self._report("agent_restart must be true")
             return
-        state = json.loads(json.dumps(self.kernel_log.state()))
-        self.kernel_log = self._readers.kernel_log()
-        self.kernel_log.restore(state)
+        self._kernel.restart()
         self._begin()
         yield Restart()
 
@@ -217,10 +244,9 @@ class Recording:
         value = checks.mapping(value, "reboot", self._report)
         checks.unknown_keys(value, ("boot_id",), "reboot", self._report)
         boot_id = checks.text(value.get("boot_id"), "boot_id", self._report)
-        self.kernel_log = self._readers.kernel_log()
-        self._tree.clear()
+        self._kernel.reboot()
+        self.tree.clear()
         self._begin()
-        self._kmsg_up = False
         if not self._booted:
             self._booted = True
             yield Batch(source="agent", facts=(Booted(UNNAMED_BOOT),))

@@ -22,12 +22,21 @@ class Pages(Protocol):
         ...
 
 
+class SourcePages(Pages, Protocol):
+    """Pages that know their source."""
+
+    source: str
+    """The ``source`` of the Batches."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readers:
     """Makers, because an agent's restart and a reboot begin with new ones."""
 
-    kernel_log: Callable[[], KernelLog]
-    sysfs: Callable[[Tree], Sequence[Poll]]
-    """The sources that read below ``/sys``."""
+    kernel_log: Callable[[bool], KernelLog]
+    """Told whether lines of any facility are believed."""
+    sysfs: Callable[[Tree, bool], Sequence[Poll]]
+    """The sources that read below ``/sys``. True: an agent recorded what it read, at its own pace, and of ``/proc``
+    what it asked too (see :data:`.tree.PROC`); False: a person wrote it, who means every entry whole."""
     exporter: Callable[[str], Pages | None]
     """The pages of the exporter of this name; None: no exporter is known by it."""

@@ -66,10 +66,6 @@ SLOW_FIELDS = (
     FieldSignal("gpu_row_remap_pending", (144,)),
     FieldSignal("gpu_row_remap_failed", (145,)),
     FieldSignal("gpu_power_limit_watts", (190,), _MILLI, instead="nvmlDeviceGetEnforcedPowerLimit"),
-    FieldSignal("gpu_clock_violation_power_seconds_total", (74,), _NANO),
-    FieldSignal("gpu_clock_violation_thermal_seconds_total", (75,), _NANO),
-    FieldSignal("gpu_clock_violation_board_limit_seconds_total", (77,), _NANO),
-    FieldSignal("gpu_clock_violation_reliability_seconds_total", (79,), _NANO),
     FieldSignal("pcie_replay_total", (94,), instead="nvmlDeviceGetPcieReplayCounter"),
 )
 
@@ -84,6 +80,11 @@ SLOW_CALLS: tuple[tuple[Any, ...], ...] = (
     ("pcie_link_width_max", "nvmlDeviceGetMaxPcieLinkWidth"),
 )
 """Signal, pynvml's function, its arguments after the handle."""
+
+
+VIOLATIONS = {"power": 0, "thermal": 1, "board_limit": 3, "reliability": 5}
+"""nvmlPerfPolicyType_t. Asked by nvmlDeviceGetViolationStatus, whose unit nvml.h states (nanoseconds); for the fields
+74 to 79, which are about the same policies, it states none."""
 
 
 def fast(ask: Ask) -> Iterator[Sample]:
@@ -104,6 +105,7 @@ def slow(ask: Ask) -> Iterator[Sample]:
     yield _utilization(ask)
     for signal, function, *arguments in SLOW_CALLS:
         yield _one(ask, signal, ask.call(function, *arguments))
+    yield from _violations(ask)
     yield _sram(ask)
     yield from _memory(ask)
     yield from _fabric(ask)
@@ -147,6 +149,13 @@ def _clock_events(ask: Ask) -> Iterator[Sample]:
 def _utilization(ask: Ask) -> Sample:
     rates = ask.call("nvmlDeviceGetUtilizationRates")
     return _one(ask, "gpu_utilization_ratio", None if rates is None else rates.gpu / 100)
+
+
+def _violations(ask: Ask) -> Iterator[Sample]:
+    for policy, number in VIOLATIONS.items():
+        status = ask.call("nvmlDeviceGetViolationStatus", number)
+        held = None if status is None else known(status.violationTime)
+        yield _one(ask, f"gpu_clock_violation_{policy}_seconds_total", None if held is None else held * _NANO)
 
 
 def _sram(ask: Ask) -> Sample:

@@ -102,14 +102,13 @@ def test_replay_reports_every_mistake_of_a_recording(capsys: CAP, tmp_path: Path
     assert [line.split(" ")[1] for line in err] == [f"{lines}:2:10:", f"{lines}:3:1:", f"{lines}:4:1:"]
 
 
-def test_replay_says_what_it_skips(capsys: CAP, tmp_path: Path) -> None:
-    """One line a kind, on stderr."""
-    file = tmp_path / "r.yaml"
-    file.write_text(
-        "- {at: 1, sysfs: {}}\n- {at: 2, sysfs: {class/x: null}}\n- {at: 2, exporter: {name: dcgm, error: timeout}}\n"
-    )
-    code, out, err = run(capsys, "replay", file)
-    assert (code, len(out) > 0, len(err)) == (0, True, 2)
+def test_replay_says_that_the_agent_judged_by_other_rules(capsys: CAP, tmp_path: Path) -> None:
+    """On stderr, because the transitions may differ from what that agent made."""
+    file = tmp_path / "r.jsonl"
+    for rules, notes in (("0123456789abcdef", 1), ("", 0)):
+        file.write_text(json.dumps({"at": 1, "recorded": {"version": "1", "rules": rules}}) + "\n")
+        code, out, err = run(capsys, "replay", file)
+        assert (code, len(out) > 0, len(err)) == (0, True, notes)
 
 
 BAD_FILES: dict[str, Callable[[Path], object]] = {

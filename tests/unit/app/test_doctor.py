@@ -9,7 +9,6 @@ import pytest
 from nodeguard.__main__ import main
 from nodeguard.app.doctor import Doors, diagnose
 from nodeguard.app.doctor_finding import exit_code
-from nodeguard.app.doctor_system import WallClock
 from nodeguard.config.settings import resolve_agent_settings
 from nodeguard.kube.api import Api, node_path
 from nodeguard.kube.fake import FakeApi
@@ -17,6 +16,7 @@ from nodeguard.model.clock import SystemClock
 from nodeguard.model.errors import ApiUnavailable, UserError
 from nodeguard.sim.driver import SimulatedDriver
 from nodeguard.sim.node import SimulatedNode
+from nodeguard.sources.host_clock import WallClock
 from nodeguard.vendors.nvidia.nvml import Nvml
 
 from .test_doctor_kube import ADMISSION, ReviewingApi, agent

@@ -10,12 +10,13 @@ import pytest
 
 from nodeguard.app import doctor_node
 from nodeguard.app.doctor_finding import Finding, examine, exit_code
-from nodeguard.app.doctor_system import WallClock, kernel_log_bytes, wall_clock
+from nodeguard.app.doctor_system import kernel_log_bytes
 from nodeguard.config.options import Address
 from nodeguard.config.shipped import shipped_rules_dir
 from nodeguard.model.clock import SystemClock
 from nodeguard.sinks.http import StatusServer
 from nodeguard.sinks.metrics import Metrics
+from nodeguard.sources.host_clock import WallClock, wall_clock
 from nodeguard.store import Store
 
 KIB = 1024

@@ -1,7 +1,7 @@
 """A healthy node-day with everything that happens on one: nothing touches the node."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 DAY = 86400
 POLL = 10
+SCRAPE = 60
 GPUS = 2
 SLOTS = ("0000:1b:00", "0000:2c:00")
 QUIET = {"none", "event"}
@@ -41,8 +42,9 @@ def readings(chance: random.Random, *, busy: bool) -> dict[str, Any]:
 
 
 def day(seed: int) -> Iterator[dict[str, Any]]:
-    """Jobs come and go and crash, the agent restarts, polls bring nothing now and then."""
+    """Jobs come and go and crash, the agent and an exporter restart, polls bring nothing now and then."""
     chance = random.Random(seed)  # noqa: S311 # a recording for a test
+    exporter = Exporter(chance)
     yield {"at": 0, "node": {"name": "gpu-1", "uid": "u1", "boot_id": "b1", "expect": {"gpu": GPUS}}}
     busy = False
     for at in range(0, DAY, POLL):
@@ -51,20 +53,41 @@ def day(seed: int) -> Iterator[dict[str, Any]]:
         gpus = {f"GPU-{number}": {"index": number, "pci": f"{slot}.0", **readings(chance, busy=busy)}
                 for number, slot in enumerate(SLOTS)}
         yield {"at": at, "nvml": {"gpus": gpus}}
+        if at % SCRAPE == 0:
+            yield {"at": at, "exporter": {"name": "dcgm", **exporter.scrape(at)}}
         if chance.random() < 0.002:
-            yield from crash(at, chance)
+            exporter.last_xid = yield from crash(at, chance)
         if chance.random() < 0.001:
             yield {"at": at, "agent_restart": True}
 
 
-def crash(at: int, chance: random.Random) -> Iterator[dict[str, Any]]:
-    """A job dies of its own fault: 13 or 31 on one GPU, 43, and a burst of 45 on all."""
+class Exporter:
+    """dcgm-exporter: it keeps the last Xid for as long as it lives, and is away for up to a minute when replaced."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self._chance = chance
+        self.last_xid = 0
+
+    def scrape(self, at: int) -> dict[str, str]:
+        """A page, or why there is none."""
+        if self._chance.random() < 0.01:
+            self.last_xid = 0
+            return {"error": "connection refused"}
+        rows = {"DCGM_FI_DEV_GPU_TEMP": 50, "DCGM_FI_DEV_XID_ERRORS": self.last_xid,
+                "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": at * 70_000}
+        return {"page": "".join(f'{name}{{gpu="{number}",UUID="GPU-{number}"}} {value}\n'
+                                for name, value in rows.items() for number in range(GPUS))}
+
+
+def crash(at: int, chance: random.Random) -> Generator[dict[str, Any], None, int]:
+    """A job dies of its own fault: 13 or 31 on one GPU, 43, and a burst of 45 on all, the last one told."""
     code = chance.choice((13, 31, 43))
     pid = chance.randint(1000, 90000)
     yield {"at": at, "kmsg": f"NVRM: Xid (PCI:{SLOTS[0]}): {code}, pid={pid}, name=trainer, Ch 00000008"}
     for number in range(15):
         for slot in SLOTS:
             yield {"at": at, "kmsg": f"NVRM: Xid (PCI:{slot}): 45, pid={pid}, name=trainer, Ch {number:08x}"}
+    return 45
 
 
 @pytest.mark.slow
@@ -75,7 +98,7 @@ def test_nothing_touches_a_healthy_node(seed: int) -> None:
     player = Player(load_rules([shipped_rules_dir()]))
     entries = (Entry(number, 1, value) for number, value in enumerate(day(seed), 1))
     effects = {change.fault.effect: change.fault.rule
-               for change in player.play(open_recording(entries, "day", problems, lambda _line: None))}
+               for change in player.play(open_recording(entries, "day", problems))}
     assert problems == []
     assert effects.keys() <= QUIET, effects
     assert {one["status"] for one in player.final()["conditions"].values()} == {"False"}

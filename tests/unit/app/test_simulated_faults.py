@@ -184,8 +184,8 @@ CASES = {
         rule="gpu-lost", condition="GpuLost", action="reboot_node", effect="evict", gpus=tuple(range(8)),
         breaks=lose_all, shows=2, not_enough=find_all, evidence=Machine.reboot, clears=2),
     "a call hangs": Case(
-        rule="gpu-driver-stalled", condition="GpuDriverFault", action="reboot_node", effect="noschedule",
-        breaks=hang, shows=3, waits=5, evidence=find, clears=8),
+        rule="gpu-driver-hung", condition="GpuDriverFault", action="reboot_node", effect="noschedule",
+        breaks=hang, shows=12, beside=("gpu-driver-stalled",), waits=5, evidence=find, clears=8),
     "gone from the bus": Case(
         rule="gpu-lost", condition="GpuLost", action="reboot_node", effect="evict",
         breaks=leave_bus, shows=2, not_enough=return_to_bus, evidence=Machine.reboot, clears=2),

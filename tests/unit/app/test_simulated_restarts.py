@@ -36,7 +36,7 @@ def test_a_gpu_that_hangs_over_a_restart_keeps_its_name(tmp_path: Path) -> None:
         node.driver.gpus[BAD].hang()
         node.restart_agent()
         node.poll(35)
-        assert node.faults().keys() == {("gpu-driver-stalled", node.device(BAD))}
+        assert node.faults().keys() == {(rule, node.device(BAD)) for rule in ("gpu-driver-stalled", "gpu-driver-hung")}
         assert node.taint == "GpuDriverFault"
         node.driver.gpus[BAD].heal()
         node.poll(8)

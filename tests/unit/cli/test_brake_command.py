@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from nodeguard.cli.brake import add_arguments
+from nodeguard.kube.brake import entry, fetch, path
 from nodeguard.kube.client import KubeClient
 from nodeguard.model.errors import UserError
 from nodeguard.sim.apiserver import EmbeddedApiServer
-from nodeguard.sinks.brake import entry, fetch, path
 
 Command = Callable[..., str]
 

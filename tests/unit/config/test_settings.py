@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodeguard.config.options import AGENT_OPTIONS, Address, Option
+from nodeguard.config.options import AGENT_OPTIONS, Address, ExporterAddress, Option
 from nodeguard.config.settings import AgentSettings, resolve_agent_settings
 from nodeguard.config.shipped import shipped_rules_dir
 from nodeguard.model.errors import ConfigError
@@ -26,7 +26,10 @@ def test_defaults() -> None:
     agent = resolve_agent_settings(NAMED, {})
     assert agent == AgentSettings(
         node_name="n1", kubeconfig=None, no_kube=False, namespace="nodeguard", kmsg=Path("/dev/kmsg"),
-        kmsg_any_facility=False, nvml_library=None, no_nvml=False, expect_gpus=None,
+        kmsg_any_facility=False, nvml_library=None, no_nvml=False, exporter=(), expect_gpus=None,
+        no_pcie=False, no_host=False, kubelet_healthz="http://127.0.0.1:10248/healthz", container_runtime=None,
+        host_path=("/", "/var/lib/kubelet", "/var/lib/containerd", "/var/log"),
+        no_rdma=False, rdma_exclude=(), expect_rdma=(),
         sys_root=Path("/sys"), proc_root=Path("/proc"), kubelet_root=Path("/var/lib/kubelet"),
         pods_log_root=Path("/var/log/pods"),
         state_dir=Path("/var/lib/nodeguard"), rules=(shipped_rules_dir(),), overrides=(), rules_poll=1.0, soak=600.0,
@@ -85,3 +88,48 @@ def test_any_text_for_any_setting(option: Option, text: str) -> None:
     """Settings or a ConfigError."""
     with contextlib.suppress(ConfigError):
         resolve_agent_settings({**NAMED, option.name: text}, {})
+
+
+def test_exporters_are_named_with_their_pages() -> None:
+    """A list, or text with commas; the name is the mapping, or has one beside it."""
+    flags = {**NAMED, "exporter": ["dcgm=http://127.0.0.1:9400/metrics", "second:dcgm=https://[::1]:9401/x?a=b"]}
+    assert resolve_agent_settings(flags, {}).exporter == (
+        ExporterAddress("dcgm", "dcgm", "http://127.0.0.1:9400/metrics"),
+        ExporterAddress("second", "dcgm", "https://[::1]:9401/x?a=b"))
+    env = {"NODEGUARD_EXPORTER": "amd=http://a:1/m, ascend=http://b:2/m"}
+    assert [one.name for one in resolve_agent_settings(NAMED, env).exporter] == ["amd", "ascend"]
+
+
+@pytest.mark.parametrize(("given", "sentence"), [
+    ("dcgm", "must be NAME=URL or NAME:MAPPING=URL, such as dcgm=http://127.0.0.1:9400/metrics, not 'dcgm'"),
+    ("Big=h", "must be NAME=URL or NAME:MAPPING=URL, such as dcgm=http://127.0.0.1:9400/metrics, not 'Big=h'"),
+    ("dcmg=http://h/", "unknown exporter mapping 'dcmg'; did you mean 'dcgm'?"),
+    ("a:amd=ftp://h/", "must have an http or https URL, not 'ftp://h/'"),
+    ("amd=http://h:99999/", "must have an http or https URL, not 'http://h:99999/'"),
+    ("amd=http://h/ x", "must have an http or https URL, not 'http://h/ x'"),
+    ("amd=http://h/,amd=http://i/", "two exporters are called 'amd': write NAME:MAPPING=URL to give one another name"),
+])
+def test_an_exporter_that_cannot_be_is_refused(given: str, sentence: str) -> None:
+    """With what to write instead."""
+    assert problems({**NAMED, "exporter": given}, {}) == [f"--exporter: {sentence}"]
+
+
+def test_what_is_looked_at_on_the_host() -> None:
+    """Paths as the host knows them; an empty endpoint is not asked."""
+    agent = resolve_agent_settings({**NAMED, "host_path": ["/data"], "kubelet_healthz": "", "container_runtime": ""},
+                                   {"NODEGUARD_HOST_PATH": "/a:/b"})
+    assert (agent.host_path, agent.kubelet_healthz, agent.container_runtime) == (("/data",), "", "")
+    env = {"NODEGUARD_CONTAINER_RUNTIME": "/run/x.sock"}
+    assert resolve_agent_settings(NAMED, env).container_runtime == "/run/x.sock"
+
+
+@pytest.mark.parametrize(("option", "given", "sentence"), [
+    ("host_path", ["data"], "must be a path from the root on, such as /var/lib/kubelet, not 'data'"),
+    ("container_runtime", "x.sock", "must be a path from the root on, such as /var/lib/kubelet, not 'x.sock'"),
+    ("kubelet_healthz", "https://127.0.0.1:10248/healthz",
+     "must be an http URL, such as http://127.0.0.1:10248/healthz, not 'https://127.0.0.1:10248/healthz'"),
+    ("kubelet_healthz", "localhost", "must have an http or https URL, not 'localhost'"),
+])
+def test_what_cannot_be_looked_at_is_refused(option: str, given: object, sentence: str) -> None:
+    """With what to write instead."""
+    assert problems({**NAMED, option: given}, {}) == [f"--{option.replace('_', '-')}: {sentence}"]

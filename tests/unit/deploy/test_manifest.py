@@ -11,8 +11,8 @@ from nodeguard.config.options import AGENT_OPTIONS
 from nodeguard.config.rules import load_rules
 from nodeguard.config.settings import resolve_agent_settings
 from nodeguard.config.shipped import shipped_rules_dir
+from nodeguard.kube.brake import CONFIG_MAP
 from nodeguard.model.intent import CONDITION_PATTERN, FAULTS_ANNOTATION, TAINT_EFFECT, TAINT_KEY
-from nodeguard.sinks.brake import CONFIG_MAP
 from nodeguard.sinks.events import COLLECTION
 
 DEPLOY = Path(__file__).parents[3] / "deploy"

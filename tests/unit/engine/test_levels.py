@@ -152,6 +152,16 @@ def test_hysteresis(rig: MakeRig) -> None:
     assert node.hot(391, 79) == ["391 closed r gpu/GPU-a"]
 
 
+def test_a_test_that_holds_is_not_over(rig: MakeRig) -> None:
+    """An override of the limit alone leaves a ``clear`` that is true all the time: nothing blinks for it."""
+    node = rig({**HOT, "above": 20, "clear": {"below": 80, "after": "1m"}})
+    node.hot(0, 41)
+    assert [node.hot(at, 41) for at in (1, 61, 121)] == [[], [], []]
+    assert node.open == ["r gpu/GPU-a"]
+    node.hot(122, 19)
+    assert node.hot(182, 19) == ["182 closed r gpu/GPU-a"]
+
+
 def test_clear_by_a_level_alone_needs_one_sample(rig: MakeRig) -> None:
     """``clear: {is: 0}`` says itself what is proof."""
     node = rig({"signal": "gpu_recovery_action", "is": 1, "clear": {"is": 0}})

@@ -51,6 +51,18 @@ def test_a_person_may_clear_a_stall_that_lasts(rig: MakeRig) -> None:
     assert node.wait(104) == ["104 opened r gpu/GPU-a"]
 
 
+def test_a_source_behind_which_nothing_answers_holds_nothing_back(rig: MakeRig) -> None:
+    """Hung from the start: the Node is written without its first reading, and its conditions stay Unknown."""
+    hot = {"name": "hot", "signal": "gpu_temperature_celsius", "above": 90}
+    node = rig({**hot, "effect": "condition", "condition": "GpuThermal"}, configured=("nvml",))
+    node.facts(0, Booted("b1", 0.0), KindsHere(frozenset({"gpu"})))
+    node.facts(1, Stalled(A, 0), Missed(frozenset({A})), source="nvml")
+    assert not node.engine.intent().ready
+    node.facts(1, Stalled(NODE, 0), Missed(frozenset({NODE})), source="nvml")
+    assert node.engine.intent().ready
+    assert status(node) == {"GpuThermal": "Unknown"}
+
+
 def test_a_rule_that_changes_while_a_call_hangs_judges_that_call(rig: MakeRig) -> None:
     """The new limit counts from the beginning of the stall."""
     node = rig({**HANGS, "above": 100})

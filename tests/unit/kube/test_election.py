@@ -2,6 +2,7 @@
 
 import pytest
 
+from nodeguard.kube.api import MERGE_PATCH
 from nodeguard.kube.election import DURATION, LeaderLease
 from nodeguard.kube.fake import FakeApi
 from nodeguard.model.clock import FakeClock
@@ -112,6 +113,8 @@ def test_a_ledger_that_is_no_json_is_an_empty_one() -> None:
     first = replica(api, "a", clock)
     first.turn()
     for text in ("{", "[1]", "3"):
-        api.edit(PATH, lambda lease, text=text: lease["metadata"].setdefault("annotations", {}).update(
-            {"nodeguard.io/budget": text}))
-        assert replica(api, "a", clock).turn()
+        note = {"nodeguard.io/budget": text}
+        api.patch(PATH, {"metadata": {"annotations": note}}, MERGE_PATCH)
+        again = replica(api, "a", clock)
+        assert again.turn()
+        assert again.ledger == {}

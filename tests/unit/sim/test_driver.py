@@ -243,3 +243,14 @@ def test_calls_are_counted_by_function(driver: SimulatedDriver) -> None:
         with pytest.raises(pynvml.NVMLError_GpuIsLost):
             pynvml.nvmlDeviceGetPowerUsage(held)
     assert driver.calls == {"nvmlDeviceGetPowerUsage": 2}
+
+
+def test_calls_are_told_and_their_cpu_time_is_noted(driver: SimulatedDriver) -> None:
+    """For measuring a client: who called, on its own thread, and how much of the process was the simulator."""
+    held, before = handle(0), driver.cpu_seconds
+    told: list[str] = []
+    driver.on_call = told.append
+    for _ in range(100):
+        pynvml.nvmlDeviceGetPowerUsage(held)
+    assert told == ["nvmlDeviceGetPowerUsage"] * 100
+    assert driver.cpu_seconds > before

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -33,7 +34,7 @@ def test_fault_is_told_by_two_requests_after_the_first_read(rig: Rig) -> None:
     assert rig.document["faults"] == [{
         "rule": "gpu-lost", "device": "gpu/GPU-aaaa", "pci": "0000:3b:00.0", "severity": "critical",
         "action": "reset_gpu", "effect": "evict", "scope": "device", "since": "2023-11-14T22:13:20.000Z", "count": 1,
-        "pods": [{"uid": "p1", "namespace": "train", "name": "rank-0"}]}]
+        "hash": "", "pods": [{"uid": "p1", "namespace": "train", "name": "rank-0"}]}]
     assert "Ready" in rig.conditions
     assert rig.node["metadata"]["annotations"]["somebody"] == "else"
 
@@ -237,3 +238,31 @@ def test_annotation_stays_within_8_kib(rig: Rig) -> None:
     assert [one["rule"] for one in kept] == [f"rule-{number}" for number in range(len(kept))]
     assert len(kept) > 20
     assert rig.document["cut"] == 100 - len(kept)
+
+
+@pytest.mark.parametrize(("effect", "evidence", "told"), [
+    ("evict", {"code": 79, "text": "NVRM: Xid 79"}, "NVRM: Xid 79"), ("noschedule", {"value": 91.5, "of": "x"},
+                                                                      "value=91.5, of=x"),
+    ("evict", {"text": "a\nb\t\ud800 c"}, "a b ? c"), ("evict", {"text": "é" * 200}, "é" * 159 + "…"),
+    ("condition", {"value": 91.5}, None), ("evict", {}, None),
+])
+def test_what_keeps_pods_away_says_why(rig: Rig, effect: str, evidence: dict[str, Any], told: str | None) -> None:
+    """The rule's hash, by which a bad rule is known, and one short line for the record of the decision."""
+    rig.say(make_intent([make_condition()], [make_fault(effect=effect, evidence=evidence, rule_hash="abc")]))
+    (fault,) = rig.document["faults"]
+    assert fault["hash"] == "abc"
+    assert fault.get("evidence") == told
+
+
+def test_words_give_way_before_faults_do(rig: Rig) -> None:
+    """As many faults are told with long evidence as without any."""
+    few = [make_fault(f"rule-{number}", evidence={"text": "x" * 160}) for number in range(10)]
+    rig.say(make_intent([make_condition()], few))
+    assert all("evidence" in fault for fault in rig.document["faults"])
+    kept = []
+    for words in ({}, {"text": "x" * 160}):
+        many = [make_fault(f"rule-{number}", evidence=words) for number in range(100)]
+        rig.say(make_intent([make_condition()], many), 60)
+        kept.append([fault["rule"] for fault in rig.document["faults"]])
+    assert kept[0] == kept[1]
+    assert len(kept[0]) > 20

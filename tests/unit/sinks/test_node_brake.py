@@ -1,6 +1,6 @@
 """The brake: conditions and annotation stay, no taint is added, and letting go is noticed."""
 
-from nodeguard.sinks.brake import Brake, Hold
+from nodeguard.kube.brake import Brake, Hold
 from nodeguard.sinks.node import NodeWriter, Pace
 
 from .rig import HEALTHY, OWN_TAINT, Rig, make_condition, make_fault, make_intent

@@ -125,3 +125,15 @@ def test_thread_writes_at_once_and_ends_when_told() -> None:
     assert not thread.is_alive()
     assert not watcher.is_alive()
     assert OWN_TAINT.startswith(api.read(NODE_PATH)["spec"]["taints"][0]["key"])
+
+
+def test_other_evidence_waits_a_minute(rig: Rig) -> None:
+    """A value that is another with every poll does not write with every poll, and is told in the end."""
+    def heated(degrees: int) -> Intent:
+        return make_intent([make_condition()], [make_fault(evidence={"value": degrees})], "GpuMemoryFault")
+
+    for degrees in range(100):
+        rig.say(heated(degrees), 1)
+    assert len(rig.api.writes(NODE_PATH + "/status")) == 2
+    rig.run(60)
+    assert rig.document["faults"][0]["evidence"] == "value=99"

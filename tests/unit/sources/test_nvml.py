@@ -3,7 +3,6 @@
 The cases from the field are in test_nvml_cases.py and test_nvml_cases_states.py.
 """
 
-
 import pynvml
 
 from nodeguard.model.device import NODE

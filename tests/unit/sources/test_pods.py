@@ -1,199 +1,26 @@
-"""Pods on faulty GPUs: real pynvml above a simulated driver, real files for /proc, the kubelet and its logs."""
+"""The source of pods: whom it asks, what it tells and when, and GPUs that hang."""
 
 import json
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from nodeguard.engine.inventory import Inventory
 from nodeguard.model.clock import SystemClock
-from nodeguard.model.device import NODE, Device, gpu, gpu_at, mig
-from nodeguard.model.sample import Batch, PodRef, Pods
-from nodeguard.sim.driver import MigInstance, SimulatedDriver
-from nodeguard.sources.pods import CHECKPOINT, PodFinder, PodsSource
+from nodeguard.model.device import NODE, Device, gpu, gpu_at
+from nodeguard.model.sample import Batch, Pods
+from nodeguard.sources.pods import CHECKPOINT, PodsSource
 from nodeguard.sources.runner import SourceThread
 from nodeguard.vendors.nvidia.nvml import Nvml
-from nodeguard.vendors.nvidia.nvml_users import Process, Users
 
-A, B = "aaaaaaaa-0000-4000-8000-000000000001", "bbbbbbbb-0000-4000-8000-000000000002"
-DEADLINE = 5.0  # real seconds; reached only by a failure
-
-
-class Node:
-    """The files of a node with two pods."""
-
-    def __init__(self, root: Path) -> None:
-        self.proc, self.kubelet, self.logs = root / "proc", root / "kubelet", root / "logs"
-        for directory in (self.proc, self.kubelet / "pods", (self.kubelet / CHECKPOINT).parent):
-            directory.mkdir(parents=True)
-        for uid, name in ((A, "train-0"), (B, "train-1")):
-            (self.kubelet / "pods" / uid).mkdir()
-            (self.logs / f"ml_{name}_{uid}").mkdir(parents=True)
-        (self.logs / "odd").mkdir()
-        self.finder = PodFinder(self.proc, self.kubelet, self.logs)
-
-    def run(self, pid: int, group: str) -> None:
-        (self.proc / str(pid)).mkdir()
-        (self.proc / str(pid) / "cgroup").write_text(f"0::{group}\n")
-
-    def run_in(self, pid: int, uid: str) -> None:
-        self.run(pid, f"/kubepods.slice/kubepods-pod{uid.replace('-', '_')}.slice/cri-containerd-1f.scope")
-
-    def give(self, given: dict[str, list[str]], resource: str = "nvidia.com/gpu") -> None:
-        entries = [{"PodUID": uid, "ContainerName": "c", "ResourceName": resource, "DeviceIDs": {"0": ids}}
-                   for uid, ids in given.items()]
-        (self.kubelet / CHECKPOINT).write_text(json.dumps({"Data": {"PodDeviceEntries": entries}}))
-
-    def pods(self, device: Device, pids: tuple[int, ...] | None) -> tuple[PodRef, ...] | None:
-        """What is found on one device of a GPU that runs these processes, of which NVML places none."""
-        return self.users(device, None if pids is None else Users(tuple(Process(pid, DEVICE) for pid in pids)))
-
-    def users(self, device: Device, users: Users | None) -> tuple[PodRef, ...] | None:
-        return self.finder.pods_of([device], {device.split("/")[1]: users}).get(device)
-
-
-GPU = "GPU-11111111-1111-1111-1111-111111111111"
-DEVICE = gpu(GPU)
-POD_A, POD_B = PodRef(A, "ml", "train-0"), PodRef(B, "ml", "train-1")
+from .pods_rig import DEADLINE, DEVICE, GPU, POD_A, POD_B, A, B, Node, rig
 
 
 @pytest.fixture
 def node(tmp_path: Path) -> Node:
     """Nothing runs yet, nothing was given out."""
     return Node(tmp_path)
-
-
-def test_processes_lead_to_pods(node: Node) -> None:
-    """With namespace and name from the kubelet's log directories; the host's own processes are nobody's."""
-    node.run_in(1, A)
-    node.run_in(2, A)
-    node.run(3, "/system.slice/nvidia-persistenced.service")
-    assert node.pods(DEVICE, (1, 2, 3)) == (POD_A,)
-
-
-def test_a_pod_whose_process_the_fault_has_killed(node: Node) -> None:
-    """Still holds its GPU, as the kubelet says: beside what runs, or alone."""
-    node.give({A: [GPU]})
-    assert node.pods(DEVICE, ()) == (POD_A,)
-    node.run_in(7, B)
-    assert node.pods(DEVICE, (7,)) == (POD_A, POD_B)
-
-
-def test_the_kubelet_answers_for_a_gpu_that_does_not(node: Node) -> None:
-    """NVML tells nothing of a lost GPU."""
-    node.give({A: [GPU]})
-    assert node.pods(DEVICE, None) == (POD_A,)
-
-
-def test_unknown_is_not_empty(node: Node) -> None:
-    """Only what both know nothing of is known to be empty."""
-    node.give({A: ["GPU-22222222-2222-2222-2222-222222222222"]})
-    assert node.pods(DEVICE, ()) == ()
-    assert node.pods(DEVICE, None) is None
-    assert node.pods(DEVICE, (404,)) is None  # not in this /proc: ended, or another PID namespace
-    node.give({A: ["MIG-aaaaaaaa-bbbb-5ccc-8ddd-eeeeeeeeeeee"]})
-    assert node.pods(DEVICE, ()) is None
-    (node.kubelet / CHECKPOINT).write_text("{torn")
-    assert node.pods(DEVICE, ()) is None
-
-
-def test_without_the_kubelets_files(node: Node, tmp_path: Path) -> None:
-    """Processes still tell; without them, nothing is known. Only the file is missing: nothing was given out."""
-    assert node.pods(DEVICE, ()) == ()
-    node.run_in(1, A)
-    blind = PodFinder(node.proc, tmp_path / "none", tmp_path / "none")
-    assert blind.pods_of([DEVICE], {GPU: Users((Process(1, DEVICE),))}) == {DEVICE: (PodRef(A),)}
-    assert blind.pods_of([DEVICE], {GPU: Users()}) == {}
-
-
-def test_an_entry_of_a_pod_that_has_left(node: Node) -> None:
-    """The kubelet forgets it at its next allotment only; its directory tells sooner."""
-    node.give({A: [GPU]})
-    (node.kubelet / "pods" / A).rmdir()
-    assert node.pods(DEVICE, ()) == ()
-
-
-def test_mig_instances(node: Node) -> None:
-    """Have the pods that the kubelet gave them, else those of their GPU; the GPU has all of them."""
-    node.give({A: [f"MIG-{GPU}/5/0"]}, "nvidia.com/mig-1g.5gb")
-    node.run_in(1, A)
-    node.run_in(2, B)
-    assert node.pods(mig(DEVICE, 5), (1, 2)) == (POD_A,)
-    assert node.pods(mig(DEVICE, 6), (1, 2)) == (POD_A, POD_B)
-    assert node.pods(DEVICE, (1, 2)) == (POD_A, POD_B)
-
-
-def test_processes_that_nvml_places(node: Node) -> None:
-    """An instance has only its own processes' pods; the GPU, whose reset ends all of them, has every instance's."""
-    node.run_in(1, A)
-    node.run_in(2, B)
-    users = Users((Process(1, mig(DEVICE, 5, 0)), Process(2, mig(DEVICE, 6, 0))), {})
-    assert node.users(mig(DEVICE, 5), users) == (POD_A,)
-    assert node.users(mig(DEVICE, 6, 0), users) == (POD_B,)
-    assert node.users(mig(DEVICE, 7), users) == ()
-    assert node.users(DEVICE, users) == (POD_A, POD_B)
-
-
-def test_instances_that_the_kubelet_knows_by_uuid(node: Node) -> None:
-    """NVML tells which GPU a MIG UUID is of; without its word such an entry may be on any GPU."""
-    one, other = "MIG-aaaaaaaa-bbbb-5ccc-8ddd-eeeeeeeeeeee", "MIG-aaaaaaaa-bbbb-5ccc-8ddd-ffffffffffff"
-    node.give({A: [one], B: [f"{other}::1"]}, "nvidia.com/mig-1g.10gb")
-    users = Users((), {one: mig(DEVICE, 5, 0), other: mig(DEVICE, 6, 0)})
-    assert node.users(mig(DEVICE, 5), users) == (POD_A,)
-    assert node.users(mig(DEVICE, 6), users) == (POD_B,)
-    assert node.users(mig(DEVICE, 7), users) == ()
-    assert node.users(DEVICE, users) == (POD_A, POD_B)
-    assert node.users(DEVICE, Users((), {})) == ()
-    assert node.users(DEVICE, Users()) is None
-    assert node.users(mig(DEVICE, 5), None) is None
-
-
-class Rig:
-    """The source above real pynvml."""
-
-    def __init__(self, node: Node, driver: SimulatedDriver, nvml: Nvml) -> None:
-        self.node, self.driver = node, driver
-        self.hung: set[str] = set()
-        """UUIDs of GPUs that are known to hang."""
-        self.source = PodsSource(nvml, node.finder, SystemClock(), deadline=0.1, hangs=self.hung.__contains__)
-        self.batches: list[Batch] = []
-        self._threads = set(threading.enumerate())
-
-    def end(self) -> None:
-        """Stop, and wait for every worker."""
-        stopped = threading.Event()
-        stopped.set()
-        self.source.run(self.batches.append, stopped)
-        for thread in set(threading.enumerate()) - self._threads:
-            thread.join(DEADLINE)
-
-    def look(self, *devices: Device) -> Any:
-        """Ask, and what was told of it; None: nothing was told."""
-        self.source.ask(devices)
-        return self.again()
-
-    def again(self) -> Any:
-        before = len(self.batches)
-        self.source.turn(self.batches.append)
-        told = [fact.by_device for batch in self.batches[before:] for fact in batch.facts if isinstance(fact, Pods)]
-        return told[-1] if told else None
-
-
-@contextmanager
-def rig(node: Node, gpus: int = 2) -> Iterator[Rig]:
-    with SimulatedDriver(gpus) as driver:
-        nvml = Nvml()
-        nvml.open()
-        nvml.gpus()
-        made = Rig(node, driver, nvml)
-        yield made
-        for one in driver.gpus:
-            one.release_all()
-        made.end()
 
 
 def test_only_faulty_gpus_are_asked(node: Node) -> None:
@@ -209,19 +36,6 @@ def test_only_faulty_gpus_are_asked(node: Node) -> None:
         assert made.batches[-1].facts == (Pods({device: (POD_A,)}, frozenset({device, gpu_at("0000:3b:00.0")})),)
         assert made.look(NODE) == {}
         assert made.source.pause() is None
-
-
-def test_mig_through_the_driver(node: Node) -> None:
-    """Two instances of one GPU, two pods: one whose process runs, one that only the kubelet knows any more."""
-    with rig(node, 1) as made:
-        card = made.driver.gpus[0]
-        card.mig_mode, card.processes, card.placed = 1, [1], {1: (5, 0)}
-        card.mig = [MigInstance(5, 0, "MIG-aaaaaaaa-bbbb-5ccc-8ddd-eeeeeeeeeeee"),
-                    MigInstance(6, 0, "MIG-aaaaaaaa-bbbb-5ccc-8ddd-ffffffffffff")]
-        node.run_in(1, A)
-        node.give({B: [card.mig[1].uuid]})
-        whole, first, second = gpu(card.uuid), mig(gpu(card.uuid), 5), mig(gpu(card.uuid), 6, 0)
-        assert made.look(whole, first, second) == {whole: (POD_A, POD_B), first: (POD_A,), second: (POD_B,)}
 
 
 def test_only_changes_are_told(node: Node) -> None:

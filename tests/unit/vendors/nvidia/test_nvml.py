@@ -7,10 +7,13 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from nodeguard.sim.driver import SimulatedDriver, SimulatedGpu
+from nodeguard.model.device import mig
+from nodeguard.sim.driver import MigInstance, SimulatedDriver, SimulatedGpu
+from nodeguard.sim.driver.gpu import NO_INSTANCE
 from nodeguard.vendors.nvidia.nvml import Nvml
 from nodeguard.vendors.nvidia.nvml_errors import NvmlError
 from nodeguard.vendors.nvidia.nvml_library import NAME, find
+from nodeguard.vendors.nvidia.nvml_users import Process, Users
 
 
 @pytest.fixture
@@ -144,7 +147,7 @@ def test_a_driver_that_goes_away_under_us_is_opened_again(driver: SimulatedDrive
     gpu = nvml.gpus().gpus[0]
     driver.reload("590.1")
     for ask in (nvml.gpus, nvml.driver_version, lambda: nvml.fast(gpu), lambda: nvml.slow(gpu),
-                lambda: nvml.processes(gpu)):
+                lambda: nvml.processes(gpu), lambda: nvml.users(gpu)):
         with pytest.raises(NvmlError, match="opened again") as caught:
             ask()
         assert caught.value.word == "UNINITIALIZED"
@@ -210,3 +213,26 @@ def test_a_named_library_is_put_below_pynvml(driver: SimulatedDriver, tmp_path: 
         Nvml(tmp_path).open()
     assert caught.value.word == "FUNCTION_NOT_FOUND"
     assert isinstance(pynvml.nvmlLib, ctypes.CDLL)
+
+
+def test_users_of_a_gpu_in_mig_mode(driver: SimulatedDriver, nvml: Nvml) -> None:
+    """Processes with the instances that they run in, and the instances by UUID; places without one are passed over."""
+    gpu, card = nvml.gpus().gpus[0], driver.gpus[0]
+    assert nvml.users(gpu) == Users((), {})
+    card.mig_mode, card.mig = 1, [MigInstance(5, 0, "MIG-aaaa"), MigInstance(9, 1, "MIG-bbbb")]
+    card.processes, card.placed = [30, 10, 20], {10: (5, 0), 20: (9, NO_INSTANCE)}
+    five, nine = mig(gpu.device, 5, 0), mig(gpu.device, 9, 1)
+    assert nvml.users(gpu) == Users(
+        (Process(10, five), Process(20, mig(gpu.device, 9)), Process(30, gpu.device)),
+        {"MIG-aaaa": five, "MIG-bbbb": nine})
+
+
+def test_instances_that_the_driver_does_not_tell(driver: SimulatedDriver, nvml: Nvml) -> None:
+    """A driver without MIG has none; an error on the way is not the same as none."""
+    gpu, card = nvml.gpus().gpus[0], driver.gpus[0]
+    driver.missing = frozenset({"nvmlDeviceGetMaxMigDeviceCount"})
+    assert nvml.users(gpu) == Users((), {})
+    driver.missing = frozenset()
+    card.mig_mode = 1
+    card.fail("nvmlDeviceGetMigDeviceHandleByIndex", pynvml.NVML_ERROR_UNKNOWN)
+    assert nvml.users(gpu) == Users((), None)

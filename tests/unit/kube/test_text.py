@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nodeguard.kube.text import cut
 from nodeguard.model.text import camel_case
-from nodeguard.sinks.text import cut
 
 
 def test_short_text_stays() -> None:

@@ -1,0 +1,1 @@
+"""Mellanox, now NVIDIA, network adapters: the mlx5 driver."""

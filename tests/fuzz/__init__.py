@@ -1,0 +1,1 @@
+"""Fuzzing of every parser: ``python -m tests.fuzz`` (see :mod:`.__main__`); what it found stands in the unit tests."""
