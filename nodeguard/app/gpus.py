@@ -25,7 +25,7 @@ class GpuSources:
         self.kinds = self._bus.kinds()
         """Kinds of device that the PCI bus shows."""
         self.nvml = Nvml(settings.nvml_library)
-        self._polled = NvmlSource(self.nvml, self._bus.gpus, clock, warn=warn)
+        self._polled = NvmlSource(self.nvml, self._bus.gpus, clock, nvlinks=settings.expect_nvlinks, warn=warn)
         self._followed = NvmlEventSource(self.nvml.watch, clock, self._polled.poll_all)
         self._polled.opened = self._followed.opened
         self._polled.closing = self._followed.closing

@@ -206,6 +206,8 @@ AGENT_OPTIONS: tuple[Option, ...] = (
            help="the container runtime's socket; default: the usual places; empty: it is not asked"),
     Option(name="expect_gpus", parse=_count, default=None, metavar="N",
            help="how many GPUs this node should have; default: no expectation"),
+    Option(name="expect_nvlinks", parse=_count, default=None, metavar="N",
+           help="how many NVLinks should be up on every GPU; default: no expectation"),
     Option(name="no_rdma", parse=_switch, default=False, switch=True, help="do not read RDMA ports"),
     Option(name="rdma_exclude", parse=parse_hcas, default=(), metavar="NAME", many=True,
            help="an RDMA device that must not be read, such as mlx5_4; may be repeated"),

@@ -39,6 +39,7 @@ class AgentSettings:
     kubelet_healthz: str
     container_runtime: str | None
     expect_gpus: int | None
+    expect_nvlinks: int | None
     no_rdma: bool
     rdma_exclude: tuple[str, ...]
     expect_rdma: tuple[ExpectedPort, ...]

@@ -77,13 +77,17 @@ class NvmlSource:
     name = SOURCE
 
     def __init__(self, driver: Driver, on_bus: Callable[[], Mapping[str, str | None] | None], clock: Clock, *,
-                 pace: NvmlPace | None = None, warn: Callable[[str], None] = lambda _: None) -> None:
-        """``on_bus`` gives the GPUs that the PCI bus shows, with their drivers; None where it cannot be seen."""
+                 pace: NvmlPace | None = None, nvlinks: int | None = None,
+                 warn: Callable[[str], None] = lambda _: None) -> None:
+        """``on_bus`` gives the GPUs that the PCI bus shows, with their drivers; None where it cannot be seen.
+
+        ``nvlinks``: how many links should be up on every GPU.
+        """
         self._driver, self._on_bus, self._clock = driver, on_bus, clock
         self._pace = pace or NvmlPace()
         self._warn = warn
         self._crew = Crew()
-        self._roster = Roster()
+        self._roster = Roster(nvlinks)
         self._open = False
         self._quiesced = threading.Event()
         self._told_state: tuple[bool, str, bool] | None = None

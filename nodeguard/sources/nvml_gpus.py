@@ -31,7 +31,9 @@ class Round:
 class Roster:
     """The GPUs that NVML lists, what the bus shows beside them, and which of them do not answer."""
 
-    def __init__(self) -> None:
+    def __init__(self, nvlinks: int | None = None) -> None:
+        """``nvlinks``: how many links should be up on every GPU; None: nobody says."""
+        self._nvlinks = nvlinks
         self.gpus: tuple[Gpu, ...] = ()
         self.listed = False
         self._told: dict[str, Device] = {}
@@ -116,6 +118,8 @@ class Roster:
                 self._lose(device, "nvml", found)
             return
         self._lost.discard(device)
+        if self._nvlinks is not None and any(one.signal == "gpu_nvlinks_active" for one in reading.samples):
+            found.samples.append(Sample("gpu_nvlinks_expected", device, self._nvlinks))
         found.samples.extend(reading.samples)
         found.events.extend(reading.events)
         for word, count in reading.errors.items():

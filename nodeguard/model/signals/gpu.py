@@ -68,6 +68,8 @@ _LEVELS = (
         ("sw_thermal", "driver's thermal limit"), ("hw_thermal", "hardware thermal limit"),
         ("hw_power_brake", "external power brake"))),
     _gpu("nvlink_state", "state", "State of one NVLink.", states=("active", "inactive"), labels=("link",)),
+    _gpu("gpu_nvlinks_active", "gauge", "NVLinks of this GPU that are up."),
+    _gpu("gpu_nvlinks_expected", "gauge", "NVLinks that the operator says should be up on every GPU here."),
     _gpu("gpu_fabric_state", "state", "Registration with the NVLink fabric.",
          states=("not_supported", "not_started", "in_progress", "completed", "unhealthy")),
     *(_gpu(f"nvlink_{error}_errors_total", "counter", f"NVLink {text}.", labels=("link",)) for error, text in (

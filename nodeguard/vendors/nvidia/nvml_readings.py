@@ -181,8 +181,11 @@ def _nvlinks(ask: Ask, count: int) -> Iterator[Sample]:
     links = range(min(count, _LINK_LIMIT))
     numbers = (values.NVLINK_STATE, *values.NVLINK_ERRORS.values())
     found = ask.fields([(number, link) for link in links for number in numbers])
-    for link in links:
-        yield _one(ask, "nvlink_state", _link_state(ask, link, found), link=str(link))
+    states = {link: _link_state(ask, link, found) for link in links}
+    if None not in states.values():
+        yield _one(ask, "gpu_nvlinks_active", sum(state == "active" for state in states.values()))
+    for link, state in states.items():
+        yield _one(ask, "nvlink_state", state, link=str(link))
         for error, number in values.NVLINK_ERRORS.items():
             yield _one(ask, f"nvlink_{error}_errors_total", found.get((number, link)), link=str(link))
 

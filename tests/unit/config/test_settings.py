@@ -27,6 +27,7 @@ def test_defaults() -> None:
     assert agent == AgentSettings(
         node_name="n1", kubeconfig=None, no_kube=False, namespace="nodeguard", kmsg=Path("/dev/kmsg"),
         kmsg_any_facility=False, nvml_library=None, no_nvml=False, exporter=(), expect_gpus=None,
+        expect_nvlinks=None,
         no_pcie=False, no_host=False, kubelet_healthz="http://127.0.0.1:10248/healthz", container_runtime=None,
         host_path=("/", "/var/lib/kubelet", "/var/lib/containerd", "/var/log"),
         no_rdma=False, rdma_exclude=(), expect_rdma=(),

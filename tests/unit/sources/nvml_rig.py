@@ -28,8 +28,9 @@ DEADLINE = 0.25
 class Rig:
     """One node with simulated GPUs, polled once per simulated second."""
 
-    def __init__(self, node: SimulatedNode, driver: SimulatedDriver, *, boot: float = 10_000.0) -> None:
-        self.node, self.driver = node, driver
+    def __init__(self, node: SimulatedNode, driver: SimulatedDriver, *, boot: float = 10_000.0,
+                 nvlinks: int | None = None) -> None:
+        self.node, self.driver, self._nvlinks = node, driver, nvlinks
         self.clock = FakeClock(boot)
         self.engine = Engine(load_rules([shipped_rules_dir()]), configured=("kmsg", "nvml"))
         self.told: list[Transition] = []
@@ -41,7 +42,7 @@ class Rig:
 
     def new_source(self) -> NvmlSource:
         return NvmlSource(Nvml(), Bus(self.node.sys_root).gpus, self.clock,
-                          pace=NvmlPace(deadline=DEADLINE), warn=self.warnings.append)
+                          pace=NvmlPace(deadline=DEADLINE), nvlinks=self._nvlinks, warn=self.warnings.append)
 
     def take(self, batch: Batch) -> None:
         self.batches.append(batch)
@@ -77,13 +78,13 @@ class Rig:
 
 
 @contextmanager
-def rig(gpus: int = 4, *, boot: float = 10_000.0,
+def rig(gpus: int = 4, *, boot: float = 10_000.0, nvlinks: int | None = None,
         prepare: Callable[[SimulatedDriver], None] = lambda _: None) -> Iterator[Rig]:
     """A healthy node, or as ``prepare`` leaves it; opened and polled twice."""
     with SimulatedNode("gpu-1", gpus) as node, SimulatedDriver.at(node.slots, node.uuids) as driver:
         prepare(driver)
         node.attach(driver)
-        made = Rig(node, driver, boot=boot)
+        made = Rig(node, driver, boot=boot, nvlinks=nvlinks)
         try:
             made.poll(2)
             yield made

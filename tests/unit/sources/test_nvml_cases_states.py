@@ -101,6 +101,18 @@ def test_c30b_a_link_that_was_up_is_down() -> None:
         assert node.open_rules() == set()
 
 
+def test_c30c_links_that_never_were_up_where_they_should_be() -> None:
+    """All down from first sight is a condition where the operator says how many should be up."""
+    def unplugged(driver: SimulatedDriver) -> None:
+        driver.gpus[0].links = [Link(active=False) for _ in range(18)]
+
+    with rig(prepare=unplugged, nvlinks=18) as node:
+        node.poll(65)
+        assert node.open_rules() == {("gpu-nvlinks-missing", node.device(0))}
+        (fault,) = node.engine.intent().faults
+        assert (fault.effect, fault.condition) == ("condition", "NvlinkFault")
+
+
 @pytest.mark.parametrize(("status", "mask", "rules"), [
     (0, 0x80, set()), (0, 0x1 << 2, {"gpu-fabric-unhealthy", "gpu-fabric-part-at-fault"}),
     (pynvml.NVML_ERROR_INSUFFICIENT_RESOURCES, 0x1AA, {"gpu-fabric-unhealthy"})])
