@@ -254,8 +254,7 @@ class NvmlSource:
             if number == 0:
                 self._roster.read(gpu.device, reading, found)
             else:
-                found.samples.extend(reading.samples)
-                found.events.extend(reading.events)
+                self._roster.read_slow(gpu.device, reading, found)
             for refused in reading.refused:
                 self._warn_once(refused)
         if any(reading.lost for reading in readings):

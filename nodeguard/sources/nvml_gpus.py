@@ -118,13 +118,18 @@ class Roster:
                 self._lose(device, "nvml", found)
             return
         self._lost.discard(device)
-        if self._nvlinks is not None and any(one.signal == "gpu_nvlinks_active" for one in reading.samples):
-            found.samples.append(Sample("gpu_nvlinks_expected", device, self._nvlinks))
         found.samples.extend(reading.samples)
         found.events.extend(reading.events)
         for word, count in reading.errors.items():
             found.counts["nvml_call_errors_total"] = found.counts.get("nvml_call_errors_total", 0) + count
             found.counts[f"nvml_call_errors_{word.lower()}_total"] = count
+
+    def read_slow(self, device: Device, reading: Reading, found: Round) -> None:
+        """The slow tier of a GPU that answered."""
+        if self._nvlinks is not None and any(one.signal == "gpu_nvlinks_active" for one in reading.samples):
+            found.samples.append(Sample("gpu_nvlinks_expected", device, self._nvlinks))
+        found.samples.extend(reading.samples)
+        found.events.extend(reading.events)
 
     def out(self, device: Device, since: float, found: Round) -> None:
         """A call on ``device`` has not answered in time."""
