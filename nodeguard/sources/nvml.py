@@ -76,7 +76,8 @@ class NvmlSource:
 
     name = SOURCE
 
-    def __init__(self, driver: Driver, on_bus: Callable[[], Mapping[str, str | None] | None], clock: Clock, *,
+    def __init__(self, driver: Driver, on_bus: Callable[[], Mapping[str, str | None] | None],  # noqa: PLR0913 # by name
+                 clock: Clock, *,
                  pace: NvmlPace | None = None, nvlinks: int | None = None,
                  warn: Callable[[str], None] = lambda _: None) -> None:
         """``on_bus`` gives the GPUs that the PCI bus shows, with their drivers; None where it cannot be seen.
