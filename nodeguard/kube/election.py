@@ -162,7 +162,7 @@ class LeaderLease:
     def _took(self, lease: Object, began: float) -> None:
         self._lease = lease
         self._seen = _Seen(str(lease["metadata"]["resourceVersion"]), began, mine=True)
-        self._ledger = _ledger_of(lease)
+        self._ledger, self._unsettled = _ledger_of(lease), False
         self._until = began + DURATION - MARGIN
 
     def update_ledger(self, change: Callable[[Object], Object | None]) -> Object | None:

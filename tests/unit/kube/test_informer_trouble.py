@@ -105,11 +105,13 @@ def test_it_knows_whether_its_own_watch_is_alive() -> None:
         yield {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "9"}}}
         look(60.0)
         look(60.0)
-        raise ApiUnavailable("silent")
+        yield {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "10"}}}
+        look()
+        raise ApiUnavailable("cut")
 
     def again() -> Iterator[Object]:
         look()
-        yield {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "10"}}}
+        yield {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "11"}}}
         look()
         raise ApiGone("too old", status=410)
 
@@ -123,7 +125,7 @@ def test_it_knows_whether_its_own_watch_is_alive() -> None:
     informer.run(lambda *_: None, threading.Event())
     unsynced, unlisted, *followed = seen
     assert (unsynced, unlisted) == (False, False)
-    assert followed == [True, True, True, False, False, True, False]
+    assert followed == [True, True, True, False, True, False, True, False]
 
 
 @pytest.fixture

@@ -180,6 +180,33 @@ def test_a_running_pod_is_deleted_with_grace(server: EmbeddedApiServer, call: Cl
     assert call("GET", PODS + "/p")[0] == 404
 
 
+def test_a_kubelet_ends_the_pod_that_it_means(server: EmbeddedApiServer, call: Client) -> None:
+    """A deletion with another UID is refused; a second eviction does not give more time; a watcher sees both steps."""
+    _, listed = call("GET", PODS)
+    pod = server.create(PODS, {"metadata": {"name": "p"}, "spec": {"nodeName": "gpu-7"}})
+    own = {"preconditions": {"uid": pod["metadata"]["uid"]}}
+    assert call("POST", PODS + "/p/eviction", {"deleteOptions": {**own, "gracePeriodSeconds": 5}})[0] == 201
+    assert call("POST", PODS + "/p/eviction", {"deleteOptions": own})[0] == 201
+    _, ending = call("GET", PODS + "/p")
+    assert ending["metadata"]["deletionGracePeriodSeconds"] == 5
+    assert call("DELETE", PODS + "/p", {"gracePeriodSeconds": 0, "preconditions": {"uid": "former"}})[0] == 409
+    assert call("DELETE", PODS + "/p", {"gracePeriodSeconds": 0, **own})[0] == 200
+    assert call("POST", PODS + "/p/eviction", {"deleteOptions": own})[0] == 404
+    events = call.watch(PODS, 100, resourceVersion=version_of(listed), timeoutSeconds=1)
+    told = [(event["type"], "deletionTimestamp" in event["object"]["metadata"]) for event in events]
+    assert (told[0], told[1], told[-1]) == (("ADDED", False), ("MODIFIED", True), ("DELETED", True))
+
+
+def test_a_pod_that_runs_nowhere_is_gone_at_once(server: EmbeddedApiServer, call: Client) -> None:
+    """No kubelet would end it: a pod without a node, or one that has finished, is given no grace."""
+    server.create(PODS, {"metadata": {"name": "pending"}})
+    server.create(PODS, {"metadata": {"name": "done"}, "spec": {"nodeName": "gpu-7"}})
+    call("PATCH", PODS + "/done/status", {"status": {"phase": "Succeeded"}}, MERGE)
+    for name in ("pending", "done"):
+        assert call("POST", f"{PODS}/{name}/eviction", {})[0] == 201
+        assert call("GET", f"{PODS}/{name}")[0] == 404
+
+
 def test_finalizers_keep_an_object(server: EmbeddedApiServer, call: Client) -> None:
     """A deleted object with finalizers stays until the last one is taken off."""
     path = "/api/v1/namespaces/default/configmaps"
