@@ -64,7 +64,7 @@ class Rig:
         self.node, self.driver = node, driver
         self.hung: set[str] = set()
         """UUIDs of GPUs that are known to hang."""
-        self.source = PodsSource(nvml, node.finder, SystemClock(), deadline=0.1, hangs=self.hung.__contains__)
+        self.source = PodsSource(nvml, node.finder, SystemClock(), deadline=0.5, hangs=self.hung.__contains__)
         self.batches: list[Batch] = []
         self._threads = set(threading.enumerate())
 

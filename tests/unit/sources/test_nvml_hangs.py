@@ -1,5 +1,7 @@
 """Ten minutes in which no call to the driver comes back, on a clock that the test moves."""
 
+import time
+
 import pytest
 
 from nodeguard.model.clock import FakeClock
@@ -10,6 +12,9 @@ from nodeguard.vendors.nvidia.nvml import Nvml
 from nodeguard.vendors.nvidia.pci import Bus
 
 from .nvml_rig import DEADLINE, rig
+
+ANSWERED_WITHIN = 5.0
+"""Real seconds; reached only by a failure."""
 
 
 def hang(driver: SimulatedDriver) -> None:
@@ -42,7 +47,9 @@ def test_a_driver_that_answers_again_is_well_at_once() -> None:
         node.poll(3)
         assert node.open_rules() == {("gpu-driver-stalled", "node")}
         node.driver.release_all()
-        node.poll(5)
+        end = time.monotonic() + ANSWERED_WITHIN
+        while node.open_rules() and time.monotonic() < end:  # the worker that was out answers in real time
+            node.poll()
         assert node.open_rules() == set()
 
 
