@@ -98,6 +98,23 @@ def test_intel() -> None:
     assert len({one.device for one in batch.samples if one.signal == "gpu_listed"}) == 2
 
 
+def test_intel_xpumd() -> None:
+    """XPU Manager's second exporter: devices by hw_id or hw_parent, and the state of memory that holds now."""
+    batch = read("intel", """
+hw_temperature_celsius{hw_id="a",hw_name="temp-2",hw_sensor_location="gpu",pci_bdf="0000:05:00.0",statistic="max"} 61
+hw_temperature_celsius{hw_id="a",hw_name="temp-4",hw_sensor_location="gpu",pci_bdf="0000:05:00.0",statistic="min"} 99
+hw_temperature_celsius{hw_id="a",hw_name="temp-3",hw_sensor_location="memory",pci_bdf="0000:05:00.0",statistic="max"} 58
+hw_status{hw_id="a",hw_name="mem-1",hw_state="ok",hw_type="memory",pci_bdf="0000:05:00.0"} 0
+hw_status{hw_id="a",hw_name="mem-1",hw_state="degraded",hw_type="memory",pci_bdf="0000:05:00.0"} 1
+hw_status{hw_id="a",hw_name="freq-1",hw_state="throttled",hw_type="frequency",pci_bdf="0000:05:00.0"} 1
+hw_temperature_celsius{hw_id="b_temp_0",hw_name="temp_0",hw_parent="b",hw_sensor_location="gpu",statistic="max"} 40
+""")
+    assert values(batch, "gpu/a") == {
+        "gpu_listed intel": 1, "gpu_vendor": "intel", "gpu_temperature_celsius": 61,
+        "gpu_memory_temperature_celsius": 58, "gpu_health_state memory": "warning"}
+    assert values(batch, "gpu/b")["gpu_temperature_celsius"] == 40
+
+
 def test_ascend() -> None:
     """Health, network and link are told apart."""
     batch = read("ascend")
@@ -107,8 +124,21 @@ def test_ascend() -> None:
         "gpu_memory_used_bytes": 3305 << 20, "gpu_memory_total_bytes": 65536 << 20,
         "gpu_ecc_corrected_volatile_total": 1, "gpu_ecc_uncorrected_volatile_total": 0,
         "gpu_health_state device": "healthy", "gpu_health_state network": "unhealthy",
-        "gpu_link_state network": "down"}
+        "gpu_health_state bus": "healthy", "gpu_link_state network": "down"}
     assert values(batch, "node")["gpu_count"] == 2
+
+
+def test_ascend_ports() -> None:
+    """Later chips have several ports: a link each; the same number on both dies is one, up when both are."""
+    batch = read("ascend", """
+npu_chip_info_link_status{id="0",vdie_id="a",udie="0",port="4"} 1
+npu_chip_info_link_status{id="0",vdie_id="a",udie="1",port="4"} 1
+npu_chip_info_link_status{id="0",vdie_id="a",udie="0",port="5"} 1
+npu_chip_info_link_status{id="0",vdie_id="a",udie="1",port="5"} 0
+npu_chip_info_link_status{id="0",vdie_id="a",udie="0",port="6"} -1
+""")
+    links = {label: value for label, value in values(batch, "gpu/a").items() if "link" in label}
+    assert links == {"gpu_link_state 4": "up", "gpu_link_state 5": "down", "gpu_link_state 6": None}
 
 
 @pytest.mark.parametrize("blank", [
@@ -165,8 +195,8 @@ def test_a_device_keeps_its_name_when_a_line_lacks_its_uuid() -> None:
 
 def test_partitions_of_one_slot_are_not_taken_for_replacements() -> None:
     """Several devices behind one PCI address: none of them is told to be the slot's."""
-    lines = "\n".join(f'gpu_power_usage{{gpu_id="{n}",gpu_uuid="u{n}",pcie_bus_id="0000:3b:00.{n}"}} 1' for n in (0, 1))
-    assert not [fact for fact in read("amd", lines).facts if isinstance(fact, Identified)]
+    lines = "\n".join(f'npu_chip_info_power{{vdie_id="u{n}",pcie_bus_info="0000:3b:00.{n}"}} 1' for n in (0, 1))
+    assert not [fact for fact in read("ascend", lines).facts if isinstance(fact, Identified)]
 
 
 def xid(*lines: str) -> str:
