@@ -61,7 +61,7 @@ def _owners(api: Api, failed: Note) -> Iterator[Mark]:
         def resume(going: gangs.Going = going) -> None:
             gangs.end(api, owners, going)
         owner = going.owner
-        yield Mark(owner.kind, f"{owner.namespace}/{owner.name}", "its restart; it is resumed", resume)
+        yield Mark(owner.kind, f"{owner.namespace}/{owner.name}", "suspension and marks of its restart", resume)
 
 
 def _nodes(api: Api, note: Note) -> Iterator[Mark]:
@@ -131,7 +131,7 @@ def _leases(api: Api, namespace: str, note: Note) -> Iterator[Mark]:
         renewed = unix_time(spec.get("renewTime"))
         alive += renewed is not None and time.time() - renewed < float(spec.get("leaseDurationSeconds") or 0)
         path = f"{leases_path(namespace)}/{metadata['name']}"
-        yield Mark("Lease", f"{namespace}/{metadata['name']}", "the whole of it", _deletion(api, path, metadata))
+        yield Mark("Lease", f"{namespace}/{metadata['name']}", "all of it", _deletion(api, path, metadata))
     if alive:
         note(f"{alive} agents or loops seem to run still, and write their marks again; delete the DaemonSet and the "
              "Deployment first")
@@ -150,7 +150,7 @@ def _config_maps(api: Api, namespace: str) -> Iterator[Mark]:
             metadata = api.get(path)["metadata"]
         except ApiNotFound:
             continue
-        yield Mark("ConfigMap", f"{namespace}/{metadata['name']}", "the whole of it", _deletion(api, path, metadata))
+        yield Mark("ConfigMap", f"{namespace}/{metadata['name']}", "all of it", _deletion(api, path, metadata))
 
 
 def _deletion(api: Api, path: str, metadata: Mapping[str, str]) -> Callable[[], None]:

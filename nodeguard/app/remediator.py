@@ -1,7 +1,8 @@
-"""The remediation loop's process: wires watches, leader's Lease, loop, log and metrics, and ends it in time."""
+"""The remediation loop's process: wires watches, leader's Lease, loop and what listens to it, and ends it in time."""
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from nodeguard.app.loopnews import LoopNews, nodes_by_state
@@ -18,10 +19,12 @@ from nodeguard.model.errors import ApiError, ApiNotFound, NodeguardError
 from nodeguard.remediation import budget
 from nodeguard.remediation.happenings import Happening, Tell
 from nodeguard.remediation.loop import Loop
+from nodeguard.remediation.outlets import Outlets
 from nodeguard.remediation.views import claim_classes, node_view, pod_view
 from nodeguard.sinks.http import StatusServer
 from nodeguard.sinks.log import Log
 from nodeguard.sinks.metrics import Metrics, MetricsSnapshot
+from nodeguard.sinks.remediation_metrics import RemediationMetrics
 
 if TYPE_CHECKING:
     from nodeguard.model.sample import Labels
@@ -34,8 +37,8 @@ _HANDS = 16
 _LOOK_EVERY = 1.0
 _ALIVE_WITHIN = 15.0
 _SYNC_CHECK = 0.1
-_STOP_WITHIN = 0.6
-"""Seconds for each of three: the loop's turn, requests under way, letting go of the Lease."""
+_STOP_WITHIN = 1.8
+"""Seconds for all of the end together; what the API server does not answer by then is left."""
 
 
 class Remediator:
@@ -43,7 +46,7 @@ class Remediator:
 
     def __init__(self, settings: RemediateSettings, clock: Clock, log: Log, api: Api,
                  tells: Sequence[Tell] = ()) -> None:
-        """``tells`` are told every happening after the log, on the loop's thread, and must not block.
+        """``tells`` are told every happening after the log and the outlets, on the loop's thread, and must not block.
 
         UserError: a setting cannot be used (policy, address).
         """
@@ -51,8 +54,9 @@ class Remediator:
         self._stop, self._let_go = threading.Event(), threading.Event()
         self._broken = ""
         self._news = LoopNews(log)
-        self._tells = (self._news.tell, *tells)
-        self._metrics = Metrics()
+        self._metrics, self._meter = Metrics(), RemediationMetrics()
+        self._outlets = Outlets(api, clock, settings.namespace, settings.identity, self._meter, report=self._report)
+        self._tells = (self._news.tell, self._outlets.tell, *tells)
         self.policy = PolicySource(settings, log)
         self.lease = LeaderLease(api, settings.namespace, LEASE_NAME, settings.identity, clock)
         self._hands = Pool(_HANDS, self._fail)
@@ -84,6 +88,8 @@ class Remediator:
         self._start("claims", self._follow_claims, self._stop)
         self._start("sync", self._sync, self._stop)
         self._start("lease", lambda: self.lease.run(self._let_go), self._let_go)
+        for name, listen in self._outlets.runs.items():
+            self._start(name, partial(listen, self._stop), self._stop)
         try:
             while not self._stop.is_set():
                 self.policy.poll()
@@ -158,7 +164,11 @@ class Remediator:
             ("policy_info", (("hash", self.policy.current().hash),)): 1.0,
             ("policy_invalid", ()): float(bool(self.policy.invalid)),
             **nodes_by_state(tuple(self._nodes.items.values()))}
-        self._metrics.publish(MetricsSnapshot(counters=self._news.counters(), gauges=gauges))
+        counters = {**self._news.counters(), **self._meter.counters()}
+        self._metrics.publish(MetricsSnapshot(counters=counters, gauges=gauges, histograms=self._meter.histograms()))
+
+    def _report(self, what: str, text: str) -> None:
+        (self._log.info if what == "recovered" else self._log.warning)("incidents", what=what, message=text)
 
     def _alive(self) -> tuple[bool, str]:
         silent = self._clock.boot() - self.loop.turned
@@ -172,10 +182,17 @@ class Remediator:
     def _end(self) -> None:
         """Nothing is begun any more, then the Lease is given back, so that nobody acts beside its next holder."""
         self._stop.set()
-        self._threads["loop"].join(_STOP_WITHIN)
-        self._hands.stop(_STOP_WITHIN)
+        deadline = self._clock.boot() + _STOP_WITHIN
+
+        def share(parts: int) -> float:
+            return max(0.0, deadline - self._clock.boot()) / parts
+
+        self._threads["loop"].join(share(3))
+        self._hands.stop(share(3))
         self._let_go.set()
-        self._threads["lease"].join(_STOP_WITHIN)
+        self._threads["lease"].join(share(2))
+        self._start("last words", self._outlets.close, self._let_go)
+        self._threads["last words"].join(share(1))
         self.status.stop()
         self._log.info("remediation stopped", identity=self._settings.identity)
 

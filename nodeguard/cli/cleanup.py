@@ -41,14 +41,14 @@ def run(args: argparse.Namespace) -> int:
         print("nothing to remove was found" if problems else "no mark of nodeguard is in this cluster")
         return int(bool(problems))
     if args.dry_run:
-        print(*(f"would remove from {mark}" for mark in found), sep="\n")
-        print(f"would clean up {_counted(found)}")
+        print(*(f"would clean up {mark}" for mark in found), sep="\n")
+        print(f"in all {_counted(found)}")
         return int(bool(problems))
     if not args.yes and not _agreed(found):
         print("nothing was removed")
         return 0
     left = _remove(found)
-    print(f"cleaned up {_counted(found)}" + (f"; {left} failed, run it again" if left else ""))
+    print(f"in all {_counted(found)}" + (f"; {left} failed, run it again" if left else ""))
     return int(bool(problems or left))
 
 
@@ -68,7 +68,7 @@ def _remove(found: Sequence[Mark]) -> int:
                 if failure:
                     failed.append(f"{mark.kind} {mark.name}: {failure}")
                 else:
-                    print(f"removed from {mark}")
+                    print(f"cleaned up {mark}")
     _complain(failed)
     return len(failed)
 

@@ -22,7 +22,8 @@ REMEDIATE_OPTIONS: tuple[Option, ...] = (
             help="name of this replica in the Lease, another for each (in a pod: metadata.name); default: the host's "
                  "name and the process's number"),
     replace(_AGENT["no_kube"], name="dry_run",
-            help="decide and tell, and write nothing but the leader's Lease, whatever the policy says"),
+            help="decide and tell, in the log and by Events, and write nothing else but the leader's Lease, whatever "
+                 "the policy says"),
     replace(_AGENT["listen"], default=Address("", 9821)),
     _AGENT["log_level"],
 )

@@ -74,7 +74,7 @@ def _is_condition(node: Object | None) -> bool:
 
 
 def _is_running(pod: Object) -> bool:
-    return pod["status"].get("phase") == "Running"
+    return bool(pod["status"].get("phase") == "Running")
 
 
 def _sent(watching: Watching, moving: Moving, began: float) -> float | None:

@@ -25,7 +25,7 @@ SUSPENDED = ("batch/jobs", "jobset.x-k8s.io/jobsets", "trainer.kubeflow.org/trai
 NEEDED = {
     ("/nodes", "get list watch patch", ""), ("/pods", "list watch", ""), ("/pods/eviction", "create", "training"),
     ("policy/poddisruptionbudgets", "list", "training"), ("resource.k8s.io/resourceclaims", "list watch", ""),
-    ("/events", "create patch", "default"), ("/events", "create", "training"),
+    ("/events", "create", "default"), ("/events", "create", "training"),
     *((kind, "get patch", "training") for kind in SUSPENDED), *((kind, "list", "") for kind in SUSPENDED),
     ("apps/replicasets", "get", "training"), ("ray.io/rayclusters", "get", "training"),
     ("batch.volcano.sh/jobs", "get", "training"), ("bus.volcano.sh/commands", "create", "training"),

@@ -57,4 +57,5 @@ def test_a_defect_is_told() -> None:
     pool.start()
     pool.submit(call)
     assert heard.wait(5)
+    pool.stop(5)
     assert told == ["hand-0"]

@@ -22,6 +22,7 @@ from nodeguard.sim.apiserver import EmbeddedApiServer
 from nodeguard.sinks.log import configure
 
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/nodeguard/leases/{LEASE_NAME}"
+INCIDENTS = "/api/v1/namespaces/nodeguard/configmaps/nodeguard-incidents"
 NODE = "/api/v1/nodes/gpu-7"
 POLICY = "apiVersion: nodeguard.io/v1\nkind: RemediationPolicy\n"
 FAULT = {"rule": "gpu-lost", "hash": "0123456789abcdef", "device": "gpu/GPU-a", "severity": "critical",
@@ -103,6 +104,11 @@ def server() -> Iterator[EmbeddedApiServer]:
         yield running
 
 
+def reasons(server: EmbeddedApiServer) -> set[str]:
+    """Of the Events that stand."""
+    return {body["reason"] for path, body in server.objects.items() if "/events/" in path}
+
+
 def holder(server: EmbeddedApiServer) -> str | None:
     """Who has the Lease."""
     lease = server.objects.get(LEASE) or {"spec": {}}
@@ -124,9 +130,12 @@ def test_it_leads_acts_and_lets_go(server: EmbeddedApiServer, tmp_path: Path) ->
         assert "nodeguard_remediation_leading 1.0" in page
         assert "nodeguard_remediation_slots 1.0" in page
         assert 'nodeguard_remediation_happenings_total{what="begun"} 1.0' in page
+        assert 'nodeguard_remediation_phase_seconds_count{phase="quarantined"} 1.0' in page
         assert "rules_info" not in page
     assert process.error is None
     assert not holder(server)
+    assert "RemediationBegun" in reasons(server)
+    assert INCIDENTS in server.objects
 
 
 def test_a_second_replica_waits_and_takes_over(server: EmbeddedApiServer, tmp_path: Path) -> None:
@@ -146,7 +155,7 @@ def test_a_second_replica_waits_and_takes_over(server: EmbeddedApiServer, tmp_pa
 
 @pytest.mark.parametrize("where", ["flag", "policy"])
 def test_dry_run_touches_nothing(server: EmbeddedApiServer, tmp_path: Path, where: str) -> None:
-    """By the flag or the policy: it says what it would do, and the Node stays as it was."""
+    """By the flag or the policy: it says what it would do, in log and Events, and the Node stays as it was."""
     (tmp_path / "policy.yaml").write_text(POLICY + ("dryRun: true\n" if where == "policy" else "dryRun: false\n"))
     with Process(server, tmp_path, dry_run=where == "flag") as process:
         process.wait_ready()
@@ -154,7 +163,8 @@ def test_dry_run_touches_nothing(server: EmbeddedApiServer, tmp_path: Path, wher
         assert "drain the node" in process.lines("would")[0]["message"]
     assert "nodeguard.io/remediation" not in process.node()["metadata"]["annotations"]
     written = {request.path for request in server.requests if request.method not in ("GET", "WATCH")}
-    assert all("/leases" in path for path in written)
+    assert all(path.split("/")[-1] == "events" or "/leases" in path for path in written)
+    assert "RemediationWould" in reasons(server)
 
 
 def test_policy_is_followed_while_it_runs(server: EmbeddedApiServer, tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def mount(tmp_path: Path) -> Mount:
     return mount
 
 
-def reloader(path: Path) -> Reloader:
+def reloader(path: Path) -> Reloader[RuleSet]:
     return Reloader(lambda: load_rules([path]), [path])
 
 

@@ -15,7 +15,8 @@ from nodeguard.model.errors import ConfigError
 def test_defaults() -> None:
     """Nothing must be given; two replicas on one host are two, for whoever has the leader's name leads."""
     assert resolve_remediate_settings({}, {}) == RemediateSettings(
-        kubeconfig=None, policy=shipped_policy(), namespace="nodeguard", identity=f"{os.uname().nodename}-{os.getpid()}", dry_run=False,
+        kubeconfig=None, policy=shipped_policy(), namespace="nodeguard",
+        identity=f"{os.uname().nodename}-{os.getpid()}", dry_run=False,
         listen=Address("", 9821), log_level="info")
 
 
