@@ -1,58 +1,121 @@
-"""``nodeguard demo``: breaks a GPU of one of three simulated nodes and shows how fast its Node says so."""
+"""``nodeguard demo``: breaks a GPU below a training Job on simulated nodes, and shows the Job run again."""
 
 import argparse
 import contextlib
+import json
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from nodeguard.app.background import agent_on_a_thread
-from nodeguard.kube.api import node_path
+from nodeguard.app.background import agent_on_a_thread, loop_on_a_thread
+from nodeguard.app.remediator import LEASE_NAME
 from nodeguard.kube.client import KubeClient
-from nodeguard.model.errors import ApiError
+from nodeguard.model.errors import UserError
 from nodeguard.sim.apiserver import EmbeddedApiServer
+from nodeguard.sim.cluster import SimulatedControllers
+from nodeguard.sim.cluster_stage import Stage
+from nodeguard.sim.cluster_storm import BUDGET_PERCENT, NODES, TITLE, Crowd, StormStory
+from nodeguard.sim.cluster_told import Told
+from nodeguard.sim.cluster_view import ClusterView
 from nodeguard.sim.fleet import Fleet
-from nodeguard.sim.scenarios import SCENARIOS
-from nodeguard.sim.story import Story
-from nodeguard.sim.timeline import Watcher
+from nodeguard.sim.scenarios import SCENARIOS, Scenario
+from nodeguard.sim.story import Scene, Story
+
+STORM = "storm"
+SCENARIO_NAMES = (*SCENARIOS, STORM)
 
 _NODES = 3
 _GPUS = 8
-_FAULTY_NODE, _FAULTY_GPU = 1, 3
-_NODES_PATH = "/api/v1/nodes"
+_FAULTY_GPU = 3
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
-    parser.epilog = "example: nodeguard demo"
+    titles = {**{name: one.title for name, one in SCENARIOS.items()}, STORM: TITLE}
+    parser.epilog = "example: nodeguard demo --scenario xid79"
     parser.add_argument("--kubeconfig", type=Path, metavar="FILE",
-                        help="use this cluster's API, not the embedded server; the simulated nodes are removed after")
-    parser.add_argument("--scenario", choices=SCENARIOS, default="ecc",
-                        help="what breaks: " + "; ".join(f"{name}: {one.title}" for name, one in SCENARIOS.items()))
-    parser.add_argument("--log", action="store_true", help="show the agents' own log on stderr")
+                        help="use this cluster's API, scheduler and Job controller, not the embedded imitations; the "
+                             "simulated nodes take no other pods, and everything is removed after")
+    parser.add_argument("--scenario", choices=SCENARIO_NAMES, default="ecc",
+                        help="what breaks: " + "; ".join(f"{name}: {title}" for name, title in titles.items()))
+    parser.add_argument("--log", action="store_true", help="show the log of agents and loop on stderr")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the timeline; exit 1 when something did not come in time."""
+    if args.kubeconfig is not None:
+        # a mistake is told before anything is started
+        given = KubeClient.from_kubeconfig(args.kubeconfig)
+        if args.scenario == STORM:
+            _refuse_beside_a_loop(given, args.kubeconfig)
     mark = f"{time.monotonic_ns() % 10**8:08d}"
     names = [f"nodeguard-demo-{mark}-{number}" for number in range(_NODES)]
     # the nodes first: a process is best started while this one has a single thread
-    with _interruptible_once(), Fleet(names, _GPUS) as fleet, _cluster(args.kubeconfig) as (kubeconfig, where):
+    with (_interruptible_once(), Fleet(names, _GPUS) as fleet,
+          TemporaryDirectory(prefix="nodeguard-demo-") as folder,
+          _cluster(args.kubeconfig, Path(folder)) as (kubeconfig, where)):
         api = KubeClient.from_kubeconfig(kubeconfig)
-        print(f"{where}; {_NODES} simulated nodes {names[0]} to {_NODES - 1}, {_GPUS} GPUs and an agent each")
-        with _registered(api, names), _watched(api, names) as watchers:
-            others = [watcher for number, watcher in enumerate(watchers) if number != _FAULTY_NODE]
-            story = Story(SCENARIOS[args.scenario], fleet.nodes[_FAULTY_NODE], _FAULTY_GPU, watchers[_FAULTY_NODE],
-                          others)
-            with fleet.agents(partial(agent_on_a_thread, show_log=args.log), kubeconfig):
-                for line in story.lines():
-                    print(line, flush=True)
+        with Stage(api, fleet.nodes, mark) as stage:
+            print(f"{where}; {_NODES} simulated nodes {names[0]} to {_NODES - 1}, {_GPUS} GPUs and an agent each")
+            scenario = SCENARIOS.get(args.scenario)
+            for line in _told(stage, fleet, kubeconfig, Path(folder), scenario, show_log=args.log):
+                print(line, flush=True)
     return 0
+
+
+def _told(stage: Stage, fleet: Fleet, kubeconfig: Path, folder: Path,  # noqa: PLR0913 - the whole product
+          scenario: Scenario | None, *, show_log: bool) -> Iterator[str]:
+    """The story of a scenario (None: the storm) while agents and loop run."""
+    told, policy = Told(), folder / "policy.yaml"
+    policy.write_text(json.dumps(_policy(scenario)))
+    run_agent = partial(agent_on_a_thread, more=_agent_settings(stage, folder, scenario), show_log=show_log)
+    with contextlib.ExitStack() as stack:
+        if scenario is not None and scenario.prepare is not None:
+            for node in fleet.nodes:
+                node.do(scenario.prepare, _FAULTY_GPU)
+        scene = Scene(stage, stack.enter_context(ClusterView(stage.api)), fleet.nodes, told)
+        story: Story | StormStory
+        if scenario is not None:
+            story = Story(scenario, _FAULTY_GPU, scene)
+        else:
+            crowd = Crowd(stage, [f"{stage.namespace}-more-{number}" for number in range(NODES)])
+            story = StormStory(scene, stack.enter_context(crowd))
+        stack.enter_context(loop_on_a_thread(policy, stage.namespace, stage.api, told.tell, show_log=show_log))
+        stack.enter_context(fleet.agents(run_agent, kubeconfig))
+        yield from story.lines()
+
+
+def _policy(scenario: Scenario | None) -> dict[str, object]:
+    """The shipped policy, but a node is released after 2 s; in the storm the brake on single rules is kept out."""
+    policy: dict[str, object] = {
+        "apiVersion": "nodeguard.io/v1", "kind": "RemediationPolicy", "metadata": {"name": "demo"},
+        "release": {"healthyFor": "2s"}, "exclude": {"nodeLabels": []}}
+    if scenario is None:
+        policy |= {"budget": {"maxUnavailable": f"{BUDGET_PERCENT}%"}, "ruleBrake": {"nodes": 1000}}
+    return policy
+
+
+def _agent_settings(stage: Stage, folder: Path, scenario: Scenario | None) -> dict[str, object]:
+    settings: dict[str, object] = {"namespace": stage.namespace}
+    if scenario is not None and scenario.overrides:
+        overrides = folder / "overrides"
+        overrides.mkdir()
+        (overrides / "demo.yaml").write_text(scenario.overrides)
+        settings |= {"overrides": [str(overrides)], "soak": "0s"}
+    return settings
+
+
+def _refuse_beside_a_loop(api: KubeClient, kubeconfig: Path) -> None:
+    """A loop counts every node that is newly at fault, also those that it is told to leave alone."""
+    held = api.get("/apis/coordination.k8s.io/v1/leases", {"fieldSelector": f"metadata.name={LEASE_NAME}"})["items"]
+    if any((lease.get("spec") or {}).get("holderIdentity") for lease in held):
+        raise UserError(f"{kubeconfig}: nodeguard remediate runs in this cluster, and would stand still for a storm of "
+                        "simulated nodes; leave --kubeconfig out, or choose another scenario")
 
 
 @contextlib.contextmanager
@@ -74,33 +137,12 @@ def _interruptible_once() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _cluster(kubeconfig: Path | None) -> Iterator[tuple[Path, str]]:
+def _cluster(kubeconfig: Path | None, folder: Path) -> Iterator[tuple[Path, str]]:
     if kubeconfig is not None:
         yield kubeconfig, f"cluster of {kubeconfig}"
         return
-    with EmbeddedApiServer() as server, TemporaryDirectory(prefix="nodeguard-demo-") as folder:
-        path = Path(folder) / "kubeconfig"
+    with EmbeddedApiServer() as server:
+        path = folder / "kubeconfig"
         server.write_kubeconfig(path)
-        yield path, "embedded API server"
-
-
-@contextlib.contextmanager
-def _registered(api: KubeClient, names: Sequence[str]) -> Iterator[None]:
-    try:
-        for name in names:
-            api.post(_NODES_PATH, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
-        yield
-    finally:
-        for name in names:
-            with contextlib.suppress(ApiError):
-                api.delete(node_path(name))
-
-
-@contextlib.contextmanager
-def _watched(api: KubeClient, names: Sequence[str]) -> Iterator[list[Watcher]]:
-    with contextlib.ExitStack() as stack:
-        watchers = [Watcher(api, name) for name in names]
-        for watcher in watchers:
-            watcher.start()
-            stack.callback(watcher.stop)
-        yield watchers
+        with SimulatedControllers(KubeClient.from_kubeconfig(path)):
+            yield path, "embedded API server, scheduler and Job controller (imitations)"

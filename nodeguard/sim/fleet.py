@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -38,6 +38,13 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 class _Hello:
     slots: tuple[str, ...]
     uuids: tuple[str, ...]
+    boot_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Rebooted:
+    began: float
+    boot_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +69,13 @@ class _Do:
     gpu: int
 
 
-_Order = _Start | _Stop | _Do
+@dataclass(frozen=True, slots=True)
+class _Reboot:
+    deed: Deed
+    gpu: int
+
+
+_Order = _Start | _Stop | _Do | _Reboot
 
 
 class FleetNode:
@@ -87,6 +100,11 @@ class FleetNode:
         """UUIDs of its GPUs."""
         return self._who().uuids
 
+    @property
+    def boot_id(self) -> str:
+        """Of the boot that it runs under now."""
+        return self._who().boot_id
+
     def do(self, deed: Deed, gpu: int) -> float:
         """Do something to one of its GPUs; the monotonic time (``time.monotonic``) at which that began."""
         self._who()
@@ -94,6 +112,15 @@ class FleetNode:
         began = self.answer()
         assert isinstance(began, float)  # noqa: S101 # the one answer to this order
         return began
+
+    def reboot(self, deed: Deed, gpu: int) -> float:
+        """End its agent, do what the reboot mends, and start the agent anew under another boot ID; when that began."""
+        hello = self._who()
+        self.tell(_Reboot(deed, gpu))
+        answer = self.answer()
+        assert isinstance(answer, _Rebooted)  # noqa: S101 # the one answer to this order
+        self._hello = replace(hello, boot_id=answer.boot_id)
+        return answer.began
 
     def tell(self, order: _Order) -> None:
         """Send an order; :meth:`answer` must follow. NodeguardError: the process has ended."""
@@ -215,27 +242,46 @@ def _live(pipe: Connection, name: str, gpus: int, directory: Path) -> None:
     with (SimulatedNode(name, gpus, directory=directory) as node, SimulatedDriver.at(node.slots, node.uuids) as driver,
           contextlib.ExitStack() as agents):
         node.attach(driver)
+        life = _Life(node, driver, agents)
         with contextlib.suppress(EOFError, OSError):
-            pipe.send(_Hello(node.slots, node.uuids))
+            pipe.send(_Hello(node.slots, node.uuids, node.boot_id))
             while True:
-                pipe.send(_obey(pipe.recv(), node, driver, agents))
+                pipe.send(life.obey(pipe.recv()))
         driver.release_all()
         for gpu in driver.gpus:
             gpu.release_all()
 
 
-def _obey(order: _Order, node: SimulatedNode, driver: SimulatedDriver,
-          agents: contextlib.ExitStack) -> float | _Failed | None:
-    try:
-        match order:
-            case _Start(run_agent, kubeconfig):
-                agents.enter_context(run_agent(node.settings, kubeconfig))
-            case _Stop():
-                agents.close()
-            case _Do(deed, gpu):
-                began = time.monotonic()
-                deed(node, driver, gpu)
-                return began
-    except NodeguardError as error:
-        return _Failed(str(error))
-    return None
+class _Life:
+    """What one node's process holds, and how it obeys."""
+
+    def __init__(self, node: SimulatedNode, driver: SimulatedDriver, agents: contextlib.ExitStack) -> None:
+        self._node, self._driver, self._agents = node, driver, agents
+        self._started: _Start | None = None
+
+    def obey(self, order: _Order) -> float | _Rebooted | _Failed | None:
+        """Carry out one order; its answer."""
+        began = time.monotonic()
+        try:
+            match order:
+                case _Start():
+                    self._started = order
+                    self._start()
+                case _Stop():
+                    self._agents.close()
+                case _Do(deed, gpu):
+                    deed(self._node, self._driver, gpu)
+                    return began
+                case _Reboot(deed, gpu):
+                    self._agents.close()
+                    self._node.reboot()
+                    deed(self._node, self._driver, gpu)
+                    self._start()
+                    return _Rebooted(began, self._node.boot_id)
+        except NodeguardError as error:
+            return _Failed(str(error))
+        return None
+
+    def _start(self) -> None:
+        if self._started is not None:
+            self._agents.enter_context(self._started.run_agent(self._node.settings, self._started.kubeconfig))

@@ -65,9 +65,7 @@ class SimulatedNode:
         return self.root / "state"
 
     def __enter__(self) -> Self:
-        random = self.proc_root / "sys/kernel/random"
-        random.mkdir(parents=True)
-        (random / "boot_id").write_text(f"{self.boot_id}\n")
+        self._write_boot_id()
         for slot in self.slots:
             self._plug(slot)
         self.refresh()
@@ -77,6 +75,18 @@ class SimulatedNode:
     def __exit__(self, *_: object) -> None:
         self.log.close()
         self._directory.cleanup()
+
+    def reboot(self) -> None:
+        """Go on under another boot ID, with an empty kernel log. Whoever follows the old one must have ended."""
+        self.boot_id = str(uuid.uuid4())
+        self._write_boot_id()
+        self.log.close()
+        self.kernel_log = KernelLogPipe(self.root / "kmsg")
+
+    def _write_boot_id(self) -> None:
+        random = self.proc_root / "sys/kernel/random"
+        random.mkdir(parents=True, exist_ok=True)
+        (random / "boot_id").write_text(f"{self.boot_id}\n")
 
     def attach(self, driver: "SimulatedDriver") -> None:
         """Let the bus in ``sys_root`` follow the GPUs of ``driver``: one that leaves its bus disappears.

@@ -40,6 +40,8 @@ RESOURCES = (
     Resource("", "v1", "serviceaccounts", "ServiceAccount"),
     Resource("coordination.k8s.io", "v1", "leases", "Lease", needs_version=True),
     Resource("batch", "v1", "jobs", "Job", has_status=True),
+    Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", has_status=True),
+    Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", has_status=True),
 )
 
 
@@ -74,16 +76,24 @@ class Table:
         return Target(resource, namespace, name, subresource)
 
     def discovery(self, path: str) -> dict[str, object] | None:
-        """The answer to a discovery path (``/api``, ``/apis``, ``/api/v1``, ``/apis/GROUP/VERSION``), else None."""
+        """The answer to a discovery path (``/api``, ``/apis``, ``/api/v1``, ``/apis/GROUP[/VERSION]``), else None."""
         parts = path.strip("/").split("/")
         if parts == ["api"]:
             return {"kind": "APIVersions", "versions": ["v1"]}
         if parts == ["apis"]:
             groups = sorted({(group, version) for group, version, _ in self._resources if group})
             return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(*each) for each in groups]}
+        if parts[0] == "apis" and len(parts) == 2:
+            return self._group_named(parts[1])
         if (parts[0], len(parts)) in {("api", 2), ("apis", 3)}:
             return self._resource_list("" if parts[0] == "api" else parts[1], parts[-1])
         return None
+
+    def _group_named(self, name: str) -> dict[str, object]:
+        versions = sorted({version for group, version, _ in self._resources if group == name})
+        if not versions:
+            raise _unknown()
+        return {"kind": "APIGroup", "apiVersion": "v1", **_group(name, versions[-1])}
 
     def _resource_list(self, group: str, version: str) -> dict[str, object]:
         found = [r for r in self._resources.values() if (r.group, r.version) == (group, version)]

@@ -224,3 +224,18 @@ def test_a_lease_is_not_updated_blindly(server: EmbeddedApiServer, call: Client)
     blind = {"metadata": {"name": "l"}, "spec": {"holderIdentity": "b"}}
     assert call("PUT", path + "/l", blind)[0] == 422
     assert call("PUT", path + "/l", {**lease, "spec": {"holderIdentity": "b"}})[0] == 200
+
+
+def test_a_group_tells_its_preferred_version(call: Client) -> None:
+    """As clients ask before they use a kind that not every cluster serves; an unknown group is 404."""
+    _, group = call("GET", "/apis/batch")
+    assert (group["kind"], group["name"]) == ("APIGroup", "batch")
+    assert group["preferredVersion"]["groupVersion"] == "batch/v1"
+    assert call("GET", "/apis/jobset.x-k8s.io")[0] == 404
+
+
+@pytest.mark.parametrize("path", ["/apis/policy/v1/poddisruptionbudgets", "/apis/resource.k8s.io/v1/resourceclaims"])
+def test_what_the_loop_only_lists_is_there_and_empty(call: Client, path: str) -> None:
+    """Disruption budgets and resource claims."""
+    status, found = call("GET", path)
+    assert (status, found["items"]) == (200, [])

@@ -63,6 +63,35 @@ def test_each_node_obeys_in_a_process_of_its_own(tmp_path: Path) -> None:
     assert multiprocessing.active_children() == []
 
 
+def boot_of(folder: Path, name: str) -> str:
+    return (folder / name).read_text()
+
+
+@contextlib.contextmanager
+def note_boot(settings: Mapping[str, str], folder: Path) -> Iterator[None]:
+    """An agent that leaves its boot ID in a file while it runs."""
+    path = folder / settings["node_name"]
+    path.write_text((Path(settings["proc_root"]) / "sys/kernel/random/boot_id").read_text().strip())
+    yield
+    path.unlink()
+
+
+def test_a_reboot_starts_the_agent_anew_under_another_boot_id(tmp_path: Path) -> None:
+    """What the reboot mends is done in between; the other node goes on as it was."""
+    with Fleet(["a", "b"], gpus=2) as fleet, fleet.agents(note_boot, tmp_path):
+        first, second = fleet.nodes
+        boots = first.boot_id, second.boot_id
+        assert (boot_of(tmp_path, "a"), boot_of(tmp_path, "b")) == boots
+        before = time.monotonic()
+        assert before <= first.reboot(leave_the_bus, 1) <= time.monotonic()
+        assert first.boot_id != boots[0]
+        assert (boot_of(tmp_path, "a"), boot_of(tmp_path, "b")) == (first.boot_id, boots[1])
+        with pytest.raises(NodeguardError, match="is not on the bus"):
+            first.do(expect_on_the_bus, 1)
+        first.do(expect_on_the_bus, 0)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_process_that_dies_is_told(tmp_path: Path) -> None:
     """The order fails with a sentence, the other node goes on, and the end is in order."""
     with Fleet(["a", "b"], gpus=1) as fleet, fleet.agents(note, tmp_path):

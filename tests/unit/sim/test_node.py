@@ -58,3 +58,16 @@ def test_the_settings_point_an_agent_at_this_node_only(tmp_path: Path) -> None:
         assert all(Path(path).is_relative_to(tmp_path) for path in settings.values())
         assert resolve_agent_settings(node.settings, {}).kmsg == node.log.path
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_reboot_gives_another_boot_id_and_an_empty_kernel_log() -> None:
+    """Records are numbered from 0 again, and the old ones are gone."""
+    with SimulatedNode("gpu-1", gpus=1) as node:
+        before = node.boot_id
+        assert [node.log.write("one"), node.log.write("two")] == [0, 1]
+        node.reboot()
+        told = (node.proc_root / "sys/kernel/random/boot_id").read_text().strip()
+        assert told == node.boot_id != before
+        assert node.log.write("three") == 0
+        with node.log.path.open("rb") as log:
+            assert log.readline().endswith(b";three\n")
