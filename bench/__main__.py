@@ -4,7 +4,7 @@ import argparse
 import sys
 from collections.abc import Callable, Mapping
 
-from bench import exporter, hang, latency, nvml, overhead, replay
+from bench import exporter, hang, latency, nvml, overhead, remediation, replay, scale
 from bench.table import Row, show
 
 BENCHES: Mapping[str, Callable[[], list[Row]]] = {
@@ -14,6 +14,8 @@ BENCHES: Mapping[str, Callable[[], list[Row]]] = {
     "exporter": exporter.run,
     "latency": latency.run,
     "hang": hang.run,
+    "remediation": remediation.run,
+    "scale": scale.run,
 }
 
 

@@ -102,8 +102,6 @@ class Fault:
                        "ranks have failed")
         moving = Moving.of(self._sick, _NAMESPACE, self.name, self._pods(), job=self._kind.job)
         hops = follow(self._bench.watching, moving, break_gpu(self._rig.hardware), 60.0)
-        print(self.name, {n: round(1000*v) for n, v in hops.items()}, file=sys.stderr)  # DEBUG
-        Path("/tmp/out/agent-" + self._sick).write_text(self._rig.log.read_text())  # DEBUG
         return {name: 1000 * seconds for name, seconds in hops.items()}
 
     def tear_down(self) -> None:
@@ -158,7 +156,6 @@ def _ready(plane: ControlPlane) -> Iterator[Bench]:
         with Watching(plane.admin) as watching, loops.LoopProcess(plane, Path(directory)) as loop:
             loop.wait_leading()
             yield Bench(plane, watching, forks)
-            Path('/tmp/out/loop.log').write_text(loop.output())  # DEBUG
 
 
 def _faults(bench: Bench, kind: Kind) -> Iterator[dict[str, float]]:

@@ -15,7 +15,7 @@ from nodeguard.kube.lease import NODES_PATH, leases_path
 from nodeguard.kube.patches import is_own_type, status_patch, taints_without, unix_time
 from nodeguard.model.errors import ApiConflict, ApiError, ApiNotFound
 from nodeguard.model.intent import FAULTS_ANNOTATION, TAINT_KEY
-from nodeguard.remediation import gangs, incidents_ring, marks, record
+from nodeguard.remediation import gangs, incidents_ring, marks, record, recreate
 from nodeguard.remediation.owners import Owners
 from nodeguard.sinks import annotation
 
@@ -48,7 +48,8 @@ def find(api: Api, namespace: str, *, failed: Note, note: Note) -> Iterator[Mark
     ``failed`` is told of what cannot be looked for, ``note`` of what is left as it is and why.
     """
     yield from _owners(api, failed)
-    for search in (_nodes(api, note), _leases(api, namespace, note), _config_maps(api, namespace)):
+    for search in (_deleted_jobs(api, namespace), _nodes(api, note), _leases(api, namespace, note),
+                   _config_maps(api, namespace)):
         try:
             yield from search
         except ApiError as error:
@@ -62,6 +63,14 @@ def _owners(api: Api, failed: Note) -> Iterator[Mark]:
             gangs.end(api, owners, going)
         owner = going.owner
         yield Mark(owner.kind, f"{owner.namespace}/{owner.name}", "suspension and marks of its restart", resume)
+
+
+def _deleted_jobs(api: Api, namespace: str) -> Iterator[Mark]:
+    """Jobs that a loop has stored and deleted, and not made anew yet."""
+    for going in recreate.under_way(api, namespace, time.time()):
+        def make(going: gangs.Going = going) -> None:
+            recreate.end(api, namespace, going)
+        yield Mark("Job", f"{going.owner.namespace}/{going.owner.name}", "its deletion: it is made anew", make)
 
 
 def _nodes(api: Api, note: Note) -> Iterator[Mark]:
@@ -145,12 +154,24 @@ def _is_own_lease(metadata: Object, spec: Object) -> bool:
 
 
 def _config_maps(api: Api, namespace: str) -> Iterator[Mark]:
-    for path in (brake.path(namespace), incidents_ring.path(namespace)):
+    for path in (brake.path(namespace), incidents_ring.path(namespace), recreate.path(namespace)):
         try:
             metadata = api.get(path)["metadata"]
         except ApiNotFound:
             continue
+        if path == recreate.path(namespace):
+            yield Mark("ConfigMap", f"{namespace}/{metadata['name']}", "all of it", lambda: _drop_jobs(api, namespace))
+            continue
         yield Mark("ConfigMap", f"{namespace}/{metadata['name']}", "all of it", _deletion(api, path, metadata))
+
+
+def _drop_jobs(api: Api, namespace: str) -> None:
+    """Only when no Job is lost with it."""
+    path = recreate.path(namespace)
+    found = api.get(path)
+    if found.get("data"):
+        raise ApiConflict(f"{path} still holds Jobs that are to be made anew")
+    api.delete(path, {"preconditions": {"resourceVersion": found["metadata"]["resourceVersion"]}})
 
 
 def _deletion(api: Api, path: str, metadata: Mapping[str, str]) -> Callable[[], None]:

@@ -15,7 +15,7 @@ from nodeguard.kube.informer import Informer
 from nodeguard.kube.lease import NODES_PATH
 from nodeguard.kube.pace import Backoff
 from nodeguard.model.clock import Clock
-from nodeguard.model.errors import ApiError, ApiNotFound, NodeguardError
+from nodeguard.model.errors import ApiError, ApiNotFound, ApiRefused, NodeguardError
 from nodeguard.remediation import budget
 from nodeguard.remediation.happenings import Happening, Tell
 from nodeguard.remediation.loop import Loop
@@ -66,7 +66,7 @@ class Remediator:
         self._pods = Informer(api, _PODS_PATH, clock, reduce=pod_view)
         self._claims: Informer[tuple[str, ...]] | None = None
         self._no_claims = False
-        """The cluster serves no ResourceClaims."""
+        """The cluster serves no ResourceClaims, or not to the loop."""
         self._synced = False
         self.status = StatusServer(settings.listen, self._metrics, self._alive, self._ready)
         self._threads: dict[str, threading.Thread] = {}
@@ -128,6 +128,8 @@ class Remediator:
                 self._no_claims = True
                 return
             except ApiError as error:
+                # without the right to ask, as without the kind: pods that ask for plain resources must not wait for it
+                self._no_claims = isinstance(error, ApiRefused)
                 self._clock.wait(self._stop, backoff.next(error.retry_after))
                 continue
             path = f"/apis/{served.get('groupVersion', '')}/resourceclaims"

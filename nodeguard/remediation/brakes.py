@@ -32,12 +32,17 @@ class Brakes:
         self._storming = False
         self._standing = brake.Brake()
         self._written: dict[tuple[str, str], float] = {}
-        self.first_sight = True
-        """Whether what is told now may be old."""
+        """When the loop wrote each brake last."""
+        self._holding: set[tuple[str, str]] = set()
+        """Rules whose brake the loop has only just written, so that it may not have been read yet."""
+
+    def begin_term(self) -> None:
+        """This replica leads now."""
+        self._storms.begin_term()
 
     def note(self, node: str, faults: Iterable[Fault]) -> None:
         """What acts on this node now."""
-        self._storms.note(node, faults, self._now(), first_sight=self.first_sight)
+        self._storms.note(node, faults, self._now())
 
     def forget(self, node: str) -> None:
         """The Node is gone."""
@@ -45,7 +50,7 @@ class Brakes:
 
     def held(self, fault: Fault) -> bool:
         """Whether the brake keeps the loop from acting on this fault."""
-        return (fault.rule, fault.rule_hash) in self._written or brake.held(
+        return (fault.rule, fault.rule_hash) in self._holding or brake.held(
             self._standing, fault.rule, fault.rule_hash)
 
     def storm(self) -> str:
@@ -74,7 +79,7 @@ class Brakes:
         if not self._storming:
             self._storming = True
             self._tell(Happening(what="storm", at=now, count=newly, text=f"{newly} nodes newly at fault"))
-        if until - told > self._policy().storm.cooldown / 10:
+        if until - told > self._policy().storm.cooldown / 10 and not self._policy().dry_run:
             self._elsewhere(lambda: self._keep_storm(until))
 
     def _keep_storm(self, until: float) -> Call:
@@ -87,6 +92,7 @@ class Brakes:
 
     def _brake(self, rule: tuple[str, str], count: int, now: float) -> None:
         self._written[rule] = now
+        self._holding.add(rule)
         name, content_hash = rule
         reason = f"nodeguard-remediate it tainted {count} nodes within {self._policy().rule_brake.within:g} s"
         hold = brake.Hold(content_hash or brake.ANY, f"{rfc3339(now)} {reason}")
@@ -105,6 +111,7 @@ class Brakes:
 
     def _unwritten(self, name: str, text: str) -> None:
         self._written = {rule: at for rule, at in self._written.items() if rule[0] != name}
+        self._holding = {rule for rule in self._holding if rule[0] != name}
         self._tell(Happening(what="failed", at=self._now(), text=text))
 
     def read(self) -> None:
@@ -121,9 +128,10 @@ class Brakes:
     def _take(self, standing: brake.Brake) -> None:
         self._standing = standing
         now = self._now()
+        self._written = {rule: at for rule, at in self._written.items() if now - at < _WRITTEN_AGAIN}
         # one that somebody took off is off, also for the loop itself
-        self._written = {rule: at for rule, at in self._written.items()
-                         if rule[0] in standing.rules or now - at < _SETTLED}
+        self._holding = {rule for rule in self._holding
+                         if rule[0] in standing.rules or now - self._written.get(rule, float("-inf")) < _SETTLED}
 
 
 _SETTLED = 5.0

@@ -5,7 +5,7 @@ cannot take one. Pure: ledgers are JSON objects in and out, times are Unix secon
 """
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from nodeguard.kube.api import Object
@@ -14,6 +14,8 @@ from nodeguard.remediation.views import NodeView
 
 VERSION = 1
 _LONGEST_MEMORY = 86_400.0
+_NO_TIME = 1e11
+"""Seconds; what a person wrote into the ledger by mistake counts as no time."""
 
 
 def empty() -> Object:
@@ -22,10 +24,21 @@ def empty() -> Object:
 
 
 def readable(ledger: Object | None) -> Object:
-    """The ledger, or an empty one in the place of what is none of ours."""
+    """The ledger, or an empty one in the place of what is none of ours; entries of a wrong shape are left out."""
     if ledger is None or ledger.get("v") != VERSION or not isinstance(ledger.get("slots"), dict):
         return empty()
-    return {**empty(), **ledger}
+    begun, storm = ledger.get("begun"), ledger.get("storm")
+    return {**ledger, "slots": {name: slot for name, slot in ledger["slots"].items() if isinstance(slot, dict)},
+            "begun": [one for one in begun if _is_beginning(one)] if isinstance(begun, list) else [],
+            "storm": storm if _is_time(storm) else 0.0}
+
+
+def _is_beginning(entry: object) -> bool:
+    return isinstance(entry, list) and len(entry) == 2 and _is_time(entry[0])
+
+
+def _is_time(value: object) -> bool:
+    return isinstance(value, int | float) and abs(value) < _NO_TIME
 
 
 def slots(ledger: Object) -> Mapping[str, Any]:
@@ -52,7 +65,9 @@ def refusal(ledger: Object, node: NodeView, sizes: Mapping[str, int], budget: Bu
     """Why the node gets no slot now; empty: it gets one. ``sizes``: accelerator nodes by pool."""
     ledger = readable(ledger)
     pool = pool_of(node, budget)
-    used = sum(1 for slot in ledger["slots"].values() if slot.get("pool", "") == pool)
+    # a slot taken while pools were told apart in another way may be of any of today's
+    used = sum(1 for name, slot in ledger["slots"].items() if name != node.name and (
+        slot.get("pool", "") == pool or slot.get("label") != budget.pool_label))
     allowed = limit(sizes.get(pool, 0), budget)
     if used >= allowed:
         return f"budget: {used} of {allowed} nodes are out of service already"
@@ -68,15 +83,24 @@ def taken(ledger: Object, node: NodeView, incident: str, budget: Budget, now: fl
     keep = max(budget.window, 0.0)
     ledger["begun"] = [*_begun_since(ledger, now - min(keep, _LONGEST_MEMORY)), [round(now, 3), node.name]]
     ledger["slots"][node.name] = {
-        "uid": node.uid, "incident": incident, "since": round(now, 3), "pool": pool_of(node, budget)}
+        "uid": node.uid, "incident": incident, "since": round(now, 3), "pool": pool_of(node, budget),
+        "label": budget.pool_label}
     return ledger
 
 
-def freed(ledger: Object, names: Iterable[str]) -> Object | None:
-    """The ledger without these nodes' slots; None: they have none."""
+def has_slot(ledger: Object, name: str, uid: str) -> bool:
+    """Whether this very Node has one, not another of the same name before it."""
+    slot = slots(ledger).get(name)
+    return slot is not None and slot.get("uid", uid) == uid
+
+
+def freed(ledger: Object, name: str, uid: str) -> Object | None:
+    """The ledger without this very Node's slot; None: it has none."""
+    if not has_slot(ledger, name, uid):
+        return None
     ledger = copy.deepcopy(readable(ledger))
-    found = [name for name in names if ledger["slots"].pop(name, None) is not None]
-    return ledger if found else None
+    del ledger["slots"][name]
+    return ledger
 
 
 def storming(ledger: Object, until: float) -> Object:

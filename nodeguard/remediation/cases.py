@@ -9,6 +9,7 @@ from collections.abc import Callable
 from nodeguard.model.policy import Policy
 from nodeguard.remediation import budget, machine, targets
 from nodeguard.remediation.brakes import Brakes, Elsewhere
+from nodeguard.remediation.case import Case, words_for
 from nodeguard.remediation.hands import Hands, Written
 from nodeguard.remediation.happenings import Happening, Tell, What
 from nodeguard.remediation.machine import Begin, Clear, Command, MoveOut, Seen, Write
@@ -24,22 +25,6 @@ Call = Callable[[], None]
 _TRY_AGAIN = 1.0
 
 
-@dataclasses.dataclass(slots=True)
-class _Case:
-    """What is remembered of a node between two decisions, and may be forgotten with the process."""
-
-    busy: bool = False
-    again: bool = False
-    """Something changed while it was busy."""
-    clean_since: float | None = None
-    waits: str = ""
-    person: str = ""
-    why: str = ""
-    """What was told last of what it waits for."""
-    would: str = ""
-    """What a dry run told last."""
-
-
 class Cases:
     """Every node's case."""
 
@@ -48,7 +33,7 @@ class Cases:
                  touch: Callable[..., None], now: Callable[[], float]) -> None:
         self._world, self._restarts, self._brakes, self._mover, self._hands = world, restarts, brakes, mover, hands
         self.policy, self._tell, self._elsewhere, self._touch, self._now = policy, tell, elsewhere, touch, now
-        self._cases: dict[str, _Case] = {}
+        self._cases: dict[str, Case] = {}
         self._waiting: set[str] = set()
         """Nodes without a slot that want one."""
         self.ready = False
@@ -64,22 +49,34 @@ class Cases:
                 self._restarts.noted(record.restarts)
 
     def tidy(self) -> None:
-        """Free the slots of Nodes that are gone."""
-        for name in budget.slots(self._hands.ledger):
-            if name not in self._world.nodes:
-                self.node_gone(name)
+        """Free slots that nothing stands for any more, and forget pods that are gone."""
+        for name, slot in budget.slots(self._hands.ledger).items():
+            if not self._stands(name, slot.get("uid")):
+                self._free_slot(name, str(slot.get("uid", "")))
+        self._mover.tries.keep((pod.uid for pod in self._world.pods.values()), self._cases)
 
-    def node_gone(self, name: str) -> None:
+    def _stands(self, name: str, uid: object) -> bool:
+        """Whether this very Node is there, and has work or an agent that tells whether it has."""
+        node = self._world.nodes.get(name)
+        if node is None or uid != node.uid:
+            return False
+        busy = name in self._cases and self._cases[name].busy
+        return busy or node.record is not None or self._world.report_of(name).known
+
+    def node_gone(self, name: str, uid: str) -> None:
         """The Node was deleted: its slot is free, and its restarts are finished by :class:`.Restarts`."""
         self._cases.pop(name, None)
         self._waiting.discard(name)
         self._brakes.forget(name)
-        if name in budget.slots(self._hands.ledger):
-            incident = str(budget.slots(self._hands.ledger)[name].get("incident", ""))
-            self._elsewhere(lambda: self._freed(name, incident))
+        self._free_slot(name, uid)
 
-    def _freed(self, name: str, incident: str) -> Call:
-        failure = self._hands.free(name)
+    def _free_slot(self, name: str, uid: str) -> None:
+        if budget.has_slot(self._hands.ledger, name, uid) and not self.policy().dry_run:
+            incident = str(budget.slots(self._hands.ledger)[name].get("incident", ""))
+            self._elsewhere(lambda: self._freed(name, uid, incident))
+
+    def _freed(self, name: str, uid: str, incident: str) -> Call:
+        failure = self._hands.free(name, uid)
         record = Record(state="quarantined", incident=incident, since=self._now())
         return lambda: self._tell(Happening(what="failed" if failure else "closed", at=self._now(), record=record,
                                             text=failure or "node-deleted"))
@@ -87,7 +84,7 @@ class Cases:
     def pod_changed(self, old: PodView | None, new: PodView | None) -> None:
         """A pod that is gone is asked no more."""
         if old is not None and (new is None or new.uid != old.uid):
-            self._mover.forget(old.uid)
+            self._mover.tries.forget(old.uid)
 
     def decide(self, name: str) -> None:
         """Look at one node, and have done what is due."""
@@ -101,9 +98,11 @@ class Cases:
         seen = self._look(node)
         if seen is None:
             return
-        case = self._cases.setdefault(name, _Case())
+        case = self._cases.setdefault(name, Case())
         missing = self._restarts.missing(name, seen.record)
-        if seen.record is not None and missing:
+        if self.policy().dry_run:
+            self._restarts.noted(missing)
+        elif seen.record is not None and missing:
             restarts = (*seen.record.restarts, *missing)
             self._do(node, seen, case, Write(dataclasses.replace(seen.record, restarts=restarts)))
             return
@@ -127,7 +126,7 @@ class Cases:
         self._brakes.note(name, faults)
         report = dataclasses.replace(report, faults=tuple(
             dataclasses.replace(fault, held=fault.held or self._brakes.held(fault)) for fault in report.faults))
-        slot = name in budget.slots(self._hands.ledger)
+        slot = budget.has_slot(self._hands.ledger, name, node.uid)
         if record is None and not faults and not slot and not words.release:
             self._cases.pop(name, None)
             self._waiting.discard(name)
@@ -146,11 +145,12 @@ class Cases:
         return self._brakes.storm() or budget.refusal(
             self._hands.ledger, node, self._world.sizes(policy), policy.budget, now)
 
-    def _with_case(self, seen: Seen, case: _Case) -> Seen:
+    def _with_case(self, seen: Seen, case: Case) -> Seen:
         ill = any(fault.weighs and fault.rule not in seen.words.silenced for fault in seen.report.faults)
         clean = seen.report.known and not ill
         case.clean_since = (seen.now if case.clean_since is None else case.clean_since) if clean else None
-        return dataclasses.replace(seen, clean_since=case.clean_since, waits=case.waits, person=case.person)
+        return dataclasses.replace(seen, clean_since=case.clean_since, waits=case.waits, person=case.person,
+                                   blocked_since=self._mover.tries.blocked_since(seen.leaving))
 
     def _note_waiting(self, name: str, step: machine.Step, seen: Seen) -> None:
         if not step.held:
@@ -161,15 +161,15 @@ class Cases:
         if due is not None:
             self._touch(name, due + 0.001)
 
-    def _say_why(self, node: NodeView, seen: Seen, case: _Case, step: machine.Step) -> None:
+    def _say_why(self, node: NodeView, seen: Seen, case: Case, step: machine.Step) -> None:
         if step.why != case.why:
             case.why = step.why
             if step.why:
                 self._say("held" if step.held else "waits", node, seen.record, text=step.why)
 
-    def _do(self, node: NodeView, seen: Seen, case: _Case, command: Command) -> None:
+    def _do(self, node: NodeView, seen: Seen, case: Case, command: Command) -> None:
         if self.policy().dry_run:
-            words = _words(command)
+            words = words_for(command)
             if words != case.would:
                 case.would = words
                 self._say("would", node, seen.record, text=words)
@@ -193,13 +193,15 @@ class Cases:
 
     def _carried(self, node: NodeView, seen: Seen, command: Begin | Write | Clear, written: Written) -> None:
         name = node.name
-        if written.node is not None:
+        known = self._world.nodes.get(name)
+        if written.node is not None and known is not None and known.uid == written.node.uid:
             self._world.set_node(name, written.node)
         if written.done:
             self._tell_done(node, seen, command)
         elif written.failure:
             self._say("failed", node, seen.record, text=written.failure)
-        self._free(name, at=self._now() + _TRY_AGAIN if written.failure else None)
+        # a Node that is gone is one until the watch tells of it
+        self._free(name, at=self._now() + _TRY_AGAIN if written.failure or written.gone else None)
 
     def _tell_done(self, node: NodeView, seen: Seen, command: Begin | Write | Clear) -> None:
         if isinstance(command, Clear):
@@ -226,10 +228,10 @@ class Cases:
             case.busy = case.again = False
         self._touch(name, at)
 
-    def _move(self, node: NodeView, seen: Seen, case: _Case, command: MoveOut) -> None:
-        due = self._mover.due(command.pods, seen.now)
+    def _move(self, node: NodeView, seen: Seen, case: Case, command: MoveOut) -> None:
+        due = self._mover.tries.due(command.pods, seen.now)
         if not due or seen.record is None:
-            self._touch(node.name, self._mover.next_due(command.pods))
+            self._touch(node.name, self._mover.tries.next_due(command.pods))
             return
         case.busy = True
         order = Order(node=node.name, incident=seen.record.incident, policy=self.policy(), now=seen.now,
@@ -242,12 +244,18 @@ class Cases:
         self._elsewhere(deed)
 
     def _moved(self, node: NodeView, order: Order, moved: Moved) -> None:
-        case = self._cases.setdefault(node.name, _Case())
-        case.waits, case.person = moved.waits, moved.person
+        case = self._cases.get(node.name)
+        if case is not None:
+            case.waits, case.person = moved.waits, moved.person
         record = self._world.record_of(node.name) if node.name in self._world.nodes else None
         if moved.evicted:
             self._say("evicted", node, record, pods=moved.evicted)
             self._restarts.evicted(order.incident, moved.evicted)
+        for owner in moved.over:
+            self._restarts.over(owner.uid)
+        if moved.unsure:
+            self._restarts.find_until_told()
+        self._restarts.commanded(node.name, moved.commanded)
         for owner in moved.unknown:
             self._tell(Happening(what="unknown-kind", at=self._now(), node=node, record=record, owner=owner))
         self._begun(node, record, order, moved)
@@ -268,15 +276,3 @@ class Cases:
              pods: tuple[PodView, ...] = ()) -> None:
         self._tell(Happening(what=what, at=self._now(), node=node, record=record, text=text, pods=pods,
                              policy=self.policy().hash))
-
-
-def _words(command: Command) -> str:
-    match command:
-        case Begin(record):
-            return f"take a budget slot and drain the node for {', '.join(record.rules)}"
-        case Write(record):
-            return f"go on to {record.state}"
-        case MoveOut(pods):
-            return f"make {len(pods)} pods leave: {', '.join(pod.key for pod in pods[:5])}"
-        case Clear(outcome):
-            return f"remove nodeguard's marks: {outcome}"

@@ -63,7 +63,7 @@ class Hands:
 
         def change(ledger: Object) -> Object | None:
             nonlocal refusal
-            if node.name in budget.slots(ledger):
+            if budget.has_slot(ledger, node.name, node.uid):
                 return None
             refusal = budget.refusal(ledger, node, sizes, policy.budget, now)
             return None if refusal else budget.taken(ledger, node, command.record.incident, policy.budget, now)
@@ -87,13 +87,13 @@ class Hands:
             written = self._patch(node, record.patch(node, command.record, without_words=command.word))
             if not written.done and not written.gone:
                 return written
-        failure = self.free(node.name)
+        failure = self.free(node.name, node.uid)
         return Written(done=not failure, node=written.node, gone=written.gone, failure=failure)
 
-    def free(self, name: str) -> str:
-        """Free the node's slot, if it has one; why that failed, or nothing."""
+    def free(self, name: str, uid: str) -> str:
+        """Free this very Node's slot, if it has one; why that failed, or nothing."""
         try:
-            self._ledger.update_ledger(lambda ledger: budget.freed(ledger, [name]))
+            self._ledger.update_ledger(lambda ledger: budget.freed(ledger, name, uid))
         except ApiError as error:
             return f"the budget slot of {name} could not be freed: {error}"
         return ""

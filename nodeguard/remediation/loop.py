@@ -19,6 +19,7 @@ from nodeguard.remediation.hands import Hands, Ledger
 from nodeguard.remediation.happenings import Tell
 from nodeguard.remediation.mover import Mover
 from nodeguard.remediation.owners import Owners
+from nodeguard.remediation.recall import recall
 from nodeguard.remediation.restarts import Restarts
 from nodeguard.remediation.views import NodeView, PodView
 from nodeguard.remediation.world import World
@@ -30,6 +31,8 @@ Submit = Callable[[Call], object]
 _TICK = 0.5
 _AT_ONCE = 1024
 _LOOK_EVERY = 30.0
+_SLICE = 500
+"""Nodes a turn, so that what changes meanwhile is decided in time."""
 
 
 class Loop:
@@ -38,18 +41,24 @@ class Loop:
     def __init__(self, api: Api, ledger: Ledger, clock: Clock, policy: Callable[[], Policy], tell: Tell,  # noqa: PLR0913
                  submit: Submit, namespace: str) -> None:
         """``submit`` has a call done elsewhere; ``namespace`` is that of nodeguard's own objects."""
-        self._clock, self._ledger = clock, ledger
+        self._api, self._namespace, self._clock, self._ledger = api, namespace, clock, ledger
+        self._do = self._elsewhere(submit)
         self._shift = clock.wall() - clock.boot()
         self._calls: queue.SimpleQueue[Call] = queue.SimpleQueue()
         self.world = World()
         owners = Owners(api)
-        mover = Mover(api, owners)
-        self.restarts = Restarts(api, owners, mover, self.world, tell, self._elsewhere(submit), self.touch, self.now)
-        self.brakes = Brakes(api, ledger, namespace, policy, tell, self._elsewhere(submit), self.now)
+        mover = Mover(api, owners, ledger.leading, namespace)
+        self.restarts = Restarts(api, owners, self.world, tell, self._do, self.touch, self.now,
+                                 ledger.leading, namespace)
+        self.brakes = Brakes(api, ledger, namespace, policy, tell, self._do, self.now)
         self.cases = Cases(self.world, self.restarts, self.brakes, mover, Hands(api, ledger), policy, tell,
-                           self._elsewhere(submit), self.touch, self.now)
+                           self._do, self.touch, self.now)
         self._dirty: dict[str, None] = {}
         self._timers: list[tuple[float, str]] = []
+        self._due: dict[str, float] = {}
+        """When each node's next timer ends: later ones are set anew by the decision made then."""
+        self._sweep: deque[str] = deque()
+        """Nodes that are still to be looked at although nothing changed, a slice a turn."""
         self._led = False
         self._looked = float("-inf")
         self.turned = clock.boot()
@@ -72,12 +81,19 @@ class Loop:
         arrived = self._clock.boot()
 
         def take() -> None:
-            if self.world.set_node(name, new):
-                if new is None:
-                    self.cases.node_gone(name)
+            known = self.world.nodes.get(name)
+            if known is not None and (new is None or new.uid != known.uid):
+                self._node_gone(known)
+            if new is not None and self.world.set_node(name, new):
                 self.touch(name)
                 self.delays.append(self._clock.boot() - arrived)
         self._calls.put(take)
+
+    def _node_gone(self, node: NodeView) -> None:
+        """It was deleted, though another one may have its name already."""
+        self.world.set_node(node.name, None)
+        self.cases.node_gone(node.name, node.uid)
+        self.restarts.node_gone(node.name)
 
     def pod_changed(self, key: str, _old: PodView | None, new: PodView | None) -> None:
         """An accelerator pod was added, changed or deleted."""
@@ -104,16 +120,16 @@ class Loop:
         self._calls.put(self._set_synced)
 
     def _set_synced(self) -> None:
-        self.brakes.first_sight = False
         self.cases.ready = True
         self.touch_all()
 
     def touch(self, name: str, at: float | None = None) -> None:
         """Decide for this node in this turn, or at ``at`` (Unix seconds)."""
-        if at is not None and at > self.now():
-            heapq.heappush(self._timers, (at, name))
-        else:
+        if at is None or at <= self.now():
             self._dirty[name] = None
+        elif at < self._due.get(name, float("inf")):
+            self._due[name] = at
+            heapq.heappush(self._timers, (at, name))
 
     def touch_all(self) -> None:
         """Decide for every node."""
@@ -125,19 +141,28 @@ class Loop:
             self.turn(self._wait())
 
     def _wait(self) -> float:
-        if self._dirty:
+        if self._dirty or self._sweep:
             return 0.0
         due = self._timers[0][0] - self.now() if self._timers else _TICK
         return min(max(due, 0.0), _TICK)
+
+    def _recall(self) -> Call:
+        known = recall(self._api, self._namespace)
+        return lambda: self.restarts.remember(known)
 
     def turn(self, timeout: float = 0.0) -> None:
         """Take what waits, for at most ``timeout`` seconds if nothing does, and decide."""
         self.turned = self._clock.boot()
         self._take(timeout)
         while self._timers and self._timers[0][0] <= self.now():
-            self._dirty[heapq.heappop(self._timers)[1]] = None
+            at, name = heapq.heappop(self._timers)
+            if self._due.get(name) == at:
+                del self._due[name]
+                self._dirty[name] = None
         if not self._lead():
             return
+        for _ in range(min(_SLICE, len(self._sweep))):
+            self._dirty.setdefault(self._sweep.popleft())
         names, self._dirty = tuple(self._dirty), {}
         for name in names:
             self.cases.decide(name)
@@ -163,10 +188,12 @@ class Loop:
         now = self._clock.boot()
         if not self._led or now - self._looked >= _LOOK_EVERY:
             if not self._led:
+                self.brakes.begin_term()
                 self.cases.begin_term()
+                self._do(self._recall)
             self._led, self._looked = True, now
             self.restarts.find()
             self.brakes.read()
             self.cases.tidy()
-            self.touch_all()
+            self._sweep = deque(self.world.nodes)
         return True

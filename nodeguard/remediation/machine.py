@@ -17,6 +17,9 @@ from nodeguard.remediation.report import Fault, Report
 from nodeguard.remediation.views import NodeView, PodView
 from nodeguard.remediation.words import Words, hands_off, working
 
+_MOST_FAULTS = 64
+"""Faults and rules that a record names; an annotation has a limit."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
@@ -37,6 +40,8 @@ class Seen:
     """Why a gang with pods here cannot be restarted yet; empty: nothing holds it back."""
     person: str = ""
     """Why a gang here needs a person; empty: it does not."""
+    blocked_since: float | None = None
+    """Since when a disruption budget has kept a pod here; None: none does."""
     clean_since: float | None = None
     """Since when the agent has had nothing to complain of; None: it has."""
 
@@ -121,10 +126,10 @@ def _observed(seen: Seen, policy: Policy, faults: tuple[Fault, ...]) -> Step:
 
 
 def _begun(seen: Seen, faults: tuple[Fault, ...], wanted: tuple[Fault, ...]) -> Record:
-    keys = tuple(sorted(fault.key for fault in wanted))
+    keys = tuple(sorted(fault.key for fault in wanted))[:_MOST_FAULTS]
     record = Record(
         state="quarantined", incident=incident_id(seen.node, keys), since=seen.now, faults=keys,
-        rules=tuple(sorted({fault.rule for fault in wanted})),
+        rules=tuple(sorted({fault.rule for fault in wanted}))[:_MOST_FAULTS],
         action=strongest(ACTIONS, *(fault.action for fault in faults)), boot=seen.report.boot,
         stamps={"detected": min(fault.since for fault in wanted), "conditioned": seen.report.at,
                 "quarantined": seen.now})
@@ -157,24 +162,32 @@ def _draining(seen: Seen, record: Record, policy: Policy, faults: tuple[Fault, .
     if why:
         return Step(why=why, look_at=seen.words.next_change)
     overdue = record.stamps.get("draining", record.since) + policy.drain.deadline
-    written = _rewritten(seen, record, faults, overdue)
+    written = _rewritten(seen, record, policy, faults, overdue)
     if written is not None:
         return Step(Write(written))
     staying = tuple(pod for pod in seen.leaving if not pod.deleting)
-    look_at = overdue if record.state == "draining" else None
+    look_at = min(overdue, _blocked_until(seen, policy)) if record.state == "draining" else None
     return Step(MoveOut(staying) if staying else None, look_at=_later(seen, look_at), why=seen.waits)
 
 
-def _rewritten(seen: Seen, record: Record, faults: tuple[Fault, ...], overdue: float) -> Record | None:
+def _blocked_until(seen: Seen, policy: Policy) -> float:
+    """When a disruption budget will have refused for too long."""
+    return float("inf") if seen.blocked_since is None else seen.blocked_since + policy.drain.pdb_deadline
+
+
+def _rewritten(seen: Seen, record: Record, policy: Policy, faults: tuple[Fault, ...],
+               overdue: float) -> Record | None:
     """The record with what has changed about the work while pods leave; None: nothing has."""
     joined = _joined(record, faults)
     if joined != record.faults:
         return _also(record, joined, faults)
+    if record.state in ("draining", "stuck") and seen.person:
+        return record.to("needs-person", seen.now, seen.person)
+    if record.state == "draining" and seen.now >= _blocked_until(seen, policy):
+        return record.to("stuck", seen.now, f"drain blocked by PDB: {seen.waits or 'it allows no disruption'}")
     if record.state == "draining" and seen.now >= overdue:
         names = ", ".join(pod.key for pod in seen.leaving[:3])
         return record.to("stuck", seen.now, f"{len(seen.leaving)} pods do not leave: {names}")
-    if record.state == "draining" and seen.person:
-        return record.to("needs-person", seen.now, seen.person)
     return None
 
 
@@ -221,11 +234,14 @@ def _released(seen: Seen, policy: Policy, faults: tuple[Fault, ...]) -> Step:
 
 
 def _joined(record: Record, faults: tuple[Fault, ...]) -> tuple[str, ...]:
-    return tuple(sorted({*record.faults, *(fault.key for fault in faults if fault.evicts)}))
+    """The record's faults and those that came since; a fault that comes and goes must not grow it for ever."""
+    new = sorted({fault.key for fault in faults if fault.evicts} - {*record.faults})
+    room = max(0, _MOST_FAULTS - len(record.faults))
+    return tuple(sorted((*record.faults, *new[:room])))
 
 
 def _also(record: Record, keys: tuple[str, ...], faults: tuple[Fault, ...]) -> Record:
-    rules = tuple(sorted({*record.rules, *(fault.rule for fault in faults if fault.evicts)}))
+    rules = tuple(sorted({*record.rules, *(fault.rule for fault in faults if fault.evicts)}))[:_MOST_FAULTS]
     action = strongest(ACTIONS, record.action, *(fault.action for fault in faults))
     return Record(state=record.state, incident=record.incident, since=record.since, faults=keys, rules=rules,
                   action=action, boot=record.boot, stamps=record.stamps, restarts=record.restarts,

@@ -90,7 +90,7 @@ class Owners:
                 self._known[pod.owner.uid] = found
         return found if found is not None else bare(pod)
 
-    def forget(self, uids: frozenset[str]) -> None:
+    def keep(self, uids: frozenset[str]) -> None:
         """Keep only what these direct controllers lead to."""
         with self._lock:
             self._known = {uid: owner for uid, owner in self._known.items() if uid in uids}
@@ -107,7 +107,8 @@ class Owners:
         for _ in range(_LONGEST_CHAIN):
             path = self.path(namespace, ref)
             found = self._get(path) if path is not None else None
-            if found is None:
+            if found is None or (found.get("metadata") or {}).get("uid", ref.uid) != ref.uid:
+                # gone, or another one under its name, which must not be taken for it
                 return _owner(namespace, ref, path or "", "evict-unknown")
             queued = queued or QUEUE_LABEL in ((found.get("metadata") or {}).get("labels") or {})
             above = controller_of(found)

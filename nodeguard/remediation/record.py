@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 
 from nodeguard.kube.api import Object
 from nodeguard.remediation import marks
+from nodeguard.remediation.moments import moment
 from nodeguard.remediation.views import NodeView
 
 VERSION = 1
@@ -87,12 +88,12 @@ def parse(text: str | None) -> Record | None:
         raise ValueError("another version, or no record")
     try:
         return Record(
-            state=document["state"], incident=str(document["incident"]), since=float(document["since"]),
+            state=document["state"], incident=str(document["incident"]), since=moment(document["since"]),
             faults=tuple(map(str, document.get("faults", ()))), rules=tuple(map(str, document.get("rules", ()))),
             action=str(document.get("action", "none")), boot=str(document.get("boot", "")),
-            stamps={str(name): float(at) for name, at in document.get("stamps", {}).items()},
+            stamps={str(name): moment(at) for name, at in document.get("stamps", {}).items()},
             restarts=tuple(Restarted(owner=str(one["owner"]), name=str(one["name"]), id=str(one["id"]),
-                                     at=float(one["at"])) for one in document.get("restarts", ())),
+                                     at=moment(one["at"])) for one in document.get("restarts", ())),
             reason=str(document.get("reason", "")))
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"not a record: {error}") from error

@@ -7,11 +7,14 @@ from typing import Any
 from nodeguard.kube.patches import unix_time
 from nodeguard.model.fault import ACTIONS, EFFECTS
 from nodeguard.model.sample import PodRef
+from nodeguard.remediation.moments import moment
 
 VERSION = 1
 _MOST_FAULTS = 256
 _LONGEST = 64 << 10
 """Characters; the agent writes at most 8 KiB."""
+_LONGEST_NAME = 128
+"""Of a rule or a device: both go on into the loop's record, which must stay small enough to be written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,21 +89,21 @@ def parse(text: str | None) -> Report:
     found = [_fault(one) for one in listed[:_MOST_FAULTS]] if isinstance(listed, list) else []
     cut = document.get("cut")
     return Report(boot=_text(document.get("boot")), rules=_text(document.get("rules")),
-                  at=unix_time(document.get("at")) or 0.0, faults=tuple(one for one in found if one is not None),
+                  at=_moment(document.get("at")) or 0.0, faults=tuple(one for one in found if one is not None),
                   cut=cut if isinstance(cut, int) else 0)
 
 
 def _fault(entry: Any) -> Fault | None:
     if not isinstance(entry, dict):
         return None
-    since = unix_time(entry.get("since"))
+    since = _moment(entry.get("since"))
     effect, action, rule = _text(entry.get("effect")), _text(entry.get("action")), _text(entry.get("rule"))
     if effect not in EFFECTS or action not in ACTIONS or not rule or since is None:
         return None
-    return Fault(rule=rule, rule_hash=_text(entry.get("hash")), device=_text(entry.get("device")),
-                 severity=_text(entry.get("severity")), action=action, effect=effect, scope=_text(entry.get("scope")),
-                 since=since, held=entry.get("held") is True, pods=_pods(entry.get("pods")),
-                 evidence=_text(entry.get("evidence")))
+    return Fault(rule=rule[:_LONGEST_NAME], rule_hash=_text(entry.get("hash"))[:_LONGEST_NAME],
+                 device=_text(entry.get("device"))[:_LONGEST_NAME], severity=_text(entry.get("severity")),
+                 action=action, effect=effect, scope=_text(entry.get("scope")), since=since,
+                 held=entry.get("held") is True, pods=_pods(entry.get("pods")), evidence=_text(entry.get("evidence")))
 
 
 def _pods(listed: Any) -> tuple[PodRef, ...] | None:
@@ -108,6 +111,14 @@ def _pods(listed: Any) -> tuple[PodRef, ...] | None:
         return None
     return tuple(PodRef(_text(one.get("uid")), _text(one.get("namespace")), _text(one.get("name")))
                  for one in listed if isinstance(one, dict))
+
+
+def _moment(value: Any) -> float | None:
+    """Unix time; None also for what no clock can mean, and what could not be written down again."""
+    try:
+        return moment(unix_time(value))
+    except ValueError:
+        return None
 
 
 def _text(value: Any) -> str:

@@ -10,9 +10,11 @@ from dataclasses import dataclass
 
 from nodeguard.kube.api import Object
 from nodeguard.remediation import marks
+from nodeguard.remediation.moments import moment
 from nodeguard.remediation.owners import How
 
 VERSION = 1
+_MOST_NODES = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,10 +50,10 @@ def restart_of(owner: Object) -> Restart | None:
         return None
     try:
         document = json.loads((metadata.get("annotations") or {}).get(marks.RESTART) or "{}")
-        return Restart(id=label, nodes=tuple(map(str, document["nodes"])), at=float(document["at"]),
-                       deadline=float(document["deadline"]), step=str(document["step"]))
-    except (ValueError, KeyError, TypeError):
-        # the label alone proves who suspended it: enough to resume it
+        return Restart(id=label, nodes=tuple(map(str, document["nodes"]))[:_MOST_NODES], at=moment(document["at"]),
+                       deadline=moment(document["deadline"]), step=str(document["step"]))
+    except (ValueError, KeyError, TypeError, RecursionError):
+        # whoever may write Jobs may write this; the label alone proves who suspended it: enough to resume it
         return Restart(id=label, nodes=(), at=0.0, deadline=0.0)
 
 
@@ -68,6 +70,11 @@ def note(owner: Object, restart: Restart) -> Object:
 def resume(owner: Object, how: How) -> Object:
     """A merge patch that resumes the owner and removes every mark of the restart."""
     return {**_marks(owner, None), "spec": _suspend(how, on=False)}
+
+
+def unmark(owner: Object) -> Object:
+    """A merge patch that removes every mark and nothing else: somebody resumed the owner already."""
+    return _marks(owner, None)
 
 
 def _suspend(how: How, *, on: bool) -> Object:

@@ -19,7 +19,8 @@ class World:
         self.pods: dict[str, PodView] = {}
         self.claims: dict[str, tuple[str, ...]] = {}
         """ResourceClaims (``namespace/name``) → their device classes."""
-        self._by_node: defaultdict[str, dict[str, PodView]] = defaultdict(dict)
+        self._by_node: dict[str, dict[str, PodView]] = {}
+        self._by_controller: dict[str, dict[str, PodView]] = {}
         self._records: dict[str, tuple[str | None, Record | None]] = {}
         self._reports: dict[str, tuple[str | None, Report]] = {}
         self._sizes: tuple[Policy, Mapping[str, int]] | None = None
@@ -46,14 +47,20 @@ class World:
         """Take a pod's new state, or None when it is gone."""
         old = self.pods.pop(key, None)
         if old is not None:
-            self._by_node[old.node].pop(key, None)
+            _drop(self._by_node, old.node, key)
+            _drop(self._by_controller, _controller(old), key)
         if pod is not None:
             self.pods[key] = pod
-            self._by_node[pod.node][key] = pod
+            self._by_node.setdefault(pod.node, {})[key] = pod
+            self._by_controller.setdefault(_controller(pod), {})[key] = pod
 
     def pods_on(self, node: str) -> tuple[PodView, ...]:
         """Accelerator pods bound to the node."""
-        return tuple(self._by_node[node].values()) if node in self._by_node else ()
+        return tuple(self._by_node.get(node, {}).values())
+
+    def controllers(self) -> Iterator[tuple[str, Mapping[str, PodView]]]:
+        """The UID of every object that controls pods, and its pods; never without any."""
+        return ((uid, pods) for uid, pods in self._by_controller.items() if uid)
 
     def accelerates(self, pod: PodView, policy: Policy) -> bool:
         """Whether the pod holds accelerators, by its resources or its claims' device classes."""
@@ -98,6 +105,16 @@ class World:
                 sizes[pool_of(node, policy.budget)] += 1
             self._sizes = policy, sizes
         return self._sizes[1]
+
+
+def _controller(pod: PodView) -> str:
+    return pod.owner.uid if pod.owner is not None else ""
+
+
+def _drop(index: dict[str, dict[str, PodView]], word: str, key: str) -> None:
+    index[word].pop(key, None)
+    if not index[word]:
+        del index[word]
 
 
 def _counts_as(node: NodeView) -> tuple[object, ...]:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from nodeguard.kube.client import KubeClient
-    from nodeguard.model.clock import FakeClock
+    from nodeguard.model.clock import Clock, FakeClock
     from nodeguard.model.rule import RuleSet
     from nodeguard.sinks.log import Log
 
@@ -41,7 +41,7 @@ class Agent:
     """One node's engine and Node writer."""
 
     def __init__(self, node: str, api: KubeClient, rules: RuleSet, baseline: Mapping[str, str], *,
-                 soak: float, clock: FakeClock, log: Log) -> None:
+                 soak: float, clock: Clock, log: Log) -> None:
         self.node = node
         self._clock = clock
         self.engine = Engine(rules, node_name=node, configured=("kmsg", "nvml"), soak=soak, baseline=baseline)

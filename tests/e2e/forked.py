@@ -15,6 +15,7 @@ import os
 import signal
 import subprocess  # noqa: TID251  # starts the process that forks
 import sys
+import threading
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
@@ -25,9 +26,10 @@ from .agents import ROOT, reaper
 
 
 class Forks:
-    """Starts and kills agents. A context manager."""
+    """Starts and kills agents. A context manager; for several threads."""
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         clean = {name: value for name, value in os.environ.items()
                  if not name.startswith(("NODEGUARD_", "KUBERNETES_"))}
         self._process = subprocess.Popen(
@@ -50,9 +52,10 @@ class Forks:
         """Start ``nodeguard`` with these words; its process."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps([str(log), *arguments]) + "\n")
-        self._process.stdin.flush()
-        return int(self._process.stdout.readline())
+        with self._lock:
+            self._process.stdin.write(json.dumps([str(log), *arguments]) + "\n")
+            self._process.stdin.flush()
+            return int(self._process.stdout.readline())
 
     def kill(self, pid: int) -> None:
         """SIGKILL, at once; the process that forked it takes its end."""

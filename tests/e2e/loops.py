@@ -105,8 +105,9 @@ class Nodes:
         self.names = [f"{self.place}-{number}" for number in range(count)]
         self._cluster = cluster
         capacity = {"cpu": "64", "memory": "512Gi", "pods": "110", GPU: str(gpus)}
-        self.kubelets = {name: FakeKubelet(name, KeptAdmin(cluster.as_node(name)), capacity=capacity,
-                                           labels={"e2e-place": self.place}) for name in self.names}
+        self._logins = {name: KeptAdmin(cluster.as_node(name)) for name in self.names}
+        self.kubelets = {name: FakeKubelet(name, login, capacity=capacity, labels={"e2e-place": self.place})
+                         for name, login in self._logins.items()}
         for kubelet in self.kubelets.values():
             kubelet.termination_seconds = termination
 
@@ -121,7 +122,8 @@ class Nodes:
     def __exit__(self, *_: object) -> None:
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
             list(pool.map(lambda one: one.stop(), self.kubelets.values()))
-        for name in self.names:
+        for name, login in self._logins.items():
+            login.close()
             self._cluster.admin.delete(f"/api/v1/nodes/{name}")
 
     def kubeconfig(self, node: str) -> Path:

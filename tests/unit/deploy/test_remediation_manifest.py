@@ -14,6 +14,7 @@ from nodeguard.config.remediate import REMEDIATE_OPTIONS, resolve_remediate_sett
 from nodeguard.config.shipped import shipped_policy
 from nodeguard.kube.brake import CONFIG_MAP
 from nodeguard.model.policy import Policy
+from nodeguard.remediation import incidents_ring, recreate
 from nodeguard.remediation.owners import KINDS, RESTARTED
 
 TEXT = (Path(__file__).parents[3] / "deploy" / "remediation.yaml").read_text()
@@ -51,17 +52,17 @@ def test_every_kind_of_owner_has_its_right() -> None:
     assert found == {
         ("", "nodes"): {"get", "list", "watch", "patch"}, ("", "pods"): {"list", "watch"},
         ("", "pods/eviction"): {"create"}, ("policy", "poddisruptionbudgets"): {"list"},
-        ("resource.k8s.io", "resourceclaims"): {"list", "watch"}, ("", "events"): {"create", "patch"},
+        ("resource.k8s.io", "resourceclaims"): {"list", "watch"}, ("", "events"): {"create"},
         ("kueue.x-k8s.io", "workloads"): {"get", "list", "patch"}, ("bus.volcano.sh", "commands"): {"create"}}
 
 
 def test_own_objects_are_named() -> None:
-    """One Lease, two ConfigMaps, each by its name; the policy is not the loop's to write."""
+    """One Lease, three ConfigMaps, each by its name; the policy is not the loop's to write."""
     role = one("Role")
     named = {(rule["resources"][0], tuple(rule["resourceNames"])): rule["verbs"]
              for rule in role["rules"] if "resourceNames" in rule}
     assert named == {("leases", (LEASE_NAME,)): ["get", "patch"],
-                     ("configmaps", (CONFIG_MAP, "nodeguard-incidents")): ["get", "patch"]}
+                     ("configmaps", (CONFIG_MAP, incidents_ring.CONFIG_MAP, recreate.CONFIG_MAP)): ["get", "patch"]}
     assert rights(role) == {("coordination.k8s.io", "leases"): {"create"}, ("", "configmaps"): {"create"}}
 
 

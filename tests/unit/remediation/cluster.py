@@ -3,7 +3,7 @@
 import itertools
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from nodeguard.kube.api import READ_TIMEOUT, Object
@@ -29,7 +29,35 @@ class Cluster(FakeApi):
         """Pods (``namespace/name``) that a disruption budget keeps."""
         self.stuck: set[str] = set()
         """UIDs of pods that never end."""
+        self.tolerant = False
+        """Whether pods tolerate every taint."""
         self.now = 1_700_000_000.0
+        self._after: list[tuple[str, str, Callable[[], None]]] = []
+
+    def after(self, method: str, path_prefix: str, act: Callable[[], None]) -> None:
+        """Call ``act`` once, after the next such request was served and before its answer arrives."""
+        self._after.append((method, path_prefix, act))
+
+    def lose(self, method: str, path_prefix: str) -> None:
+        """Let the answer to the next such request be lost: it was served."""
+        def act() -> None:
+            raise ApiUnavailable("the connection was reset")
+        self.after(method, path_prefix, act)
+
+    def _answered(self, method: str, path: str, answer: Object) -> Object:
+        due = [one for one in self._after if one[0] == method and path.startswith(one[1])]
+        self._after = [one for one in self._after if one not in due]
+        for _, _, act in due:
+            act()
+        return answer
+
+    def patch(self, path: str, body: Object, content_type: str, timeout: float = READ_TIMEOUT) -> Object:
+        """See :class:`FakeApi`."""
+        return self._answered("PATCH", path, super().patch(path, body, content_type, timeout))
+
+    def delete(self, path: str, body: Object | None = None, timeout: float = READ_TIMEOUT) -> Object:
+        """See :class:`FakeApi`."""
+        return self._answered("DELETE", path, super().delete(path, body, timeout))
 
     def node(self, name: str, gpus: int = 8, **labels: str) -> None:
         """A ready accelerator node."""
@@ -121,13 +149,14 @@ class Cluster(FakeApi):
         """Also evicts."""
         eviction = _EVICTION.fullmatch(path)
         if eviction is None:
-            return super().post(path, body, timeout)
+            metadata = {"uid": f"made-{next(self._numbers)}", **body["metadata"]}
+            return self._answered("POST", path, super().post(path, {**body, "metadata": metadata}, timeout))
         try:
             super().post(path, body, timeout)
         finally:
             self._objects.pop(f"{path}/{body['metadata']['name']}", None)
         self._evict(eviction[1], body)
-        return {}
+        return self._answered("POST", path, {})
 
     def _evict(self, path: str, body: Object) -> None:
         pod = self.read(path) if path in self._objects else None
@@ -144,6 +173,7 @@ class Cluster(FakeApi):
 
     def settle(self) -> None:
         """One round of every controller."""
+        self._collect_garbage()
         for key, pod in self.pods().items():
             path = f"/api/v1/namespaces/{key.replace('/', '/pods/')}"
             gone_node = pod["spec"].get("nodeName") and pod["spec"]["nodeName"] not in self.nodes()
@@ -153,6 +183,13 @@ class Cluster(FakeApi):
             if "/jobs/" in path:
                 self._run_job(path, body)
         self._schedule()
+
+    def _collect_garbage(self) -> None:
+        jobs = {body["metadata"]["uid"] for path, body in self._objects.items() if "/jobs/" in path}
+        for key, pod in self.pods().items():
+            owner = (pod["metadata"].get("ownerReferences") or [{}])[0]
+            if owner.get("kind") == "Job" and owner["uid"] not in jobs:
+                self._end(f"/api/v1/namespaces/{key.replace('/', '/pods/')}")
 
     def _run_job(self, path: str, job: Object) -> None:
         namespace, name = job["metadata"]["namespace"], job["metadata"]["name"]
@@ -179,7 +216,7 @@ class Cluster(FakeApi):
             spec={**body["spec"], "nodeName": node}, status={"phase": "Running", "conditions": ready}))
 
     def _has_room(self, name: str, node: Object, pod: Object) -> bool:
-        if node["spec"].get("taints") or node["spec"].get("unschedulable"):
+        if not self.tolerant and (node["spec"].get("taints") or node["spec"].get("unschedulable")):
             return False
         used = sum(_gpus(one) for one in self.pods().values() if one["spec"].get("nodeName") == name)
         return used + _gpus(pod) <= int(node["status"]["allocatable"][GPU])

@@ -48,6 +48,11 @@ class MortalCluster(Cluster):
         return self._deadly(super().post, *args)
 
 
+    def delete(self, *args: Any) -> Any:
+        """See :class:`Cluster`."""
+        return self._deadly(super().delete, *args)
+
+
 class MortalLedger(FakeLedger):
     """Likewise."""
 

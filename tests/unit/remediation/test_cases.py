@@ -1,0 +1,388 @@
+"""The written-down cases of remediation, by their ids. C47's plain ones are in test_storms."""
+
+from typing import Any
+
+import pytest
+
+from nodeguard.kube.api import Object
+from nodeguard.model.errors import ApiNotFound, ApiUnavailable
+from nodeguard.model.policy import Budget, Policy, RuleBrake, Storm
+from nodeguard.remediation import budget
+from nodeguard.remediation.views import node_view
+
+from .cluster import NODES
+from .rig import EVICT, POLICY, Rig
+
+JOB = "/apis/batch/v1/namespaces/training/jobs/llm"
+STATEFUL = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "s", "uid": "sts"}
+REPLICAS = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "rs"}
+DAEMONS = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "ds"}
+
+
+def one_node(*more: str) -> Rig:
+    """A healthy node (and others), seen by a loop."""
+    rig = Rig()
+    for name in ("a", *more):
+        rig.cluster.node(name)
+        rig.cluster.fault(name)
+    return rig
+
+
+def eviction(name: str) -> str:
+    """The path of a pod's eviction."""
+    return f"/api/v1/namespaces/training/pods/{name}/eviction"
+
+
+# --- C47: a storm
+
+
+def test_c47a_one_alarm_true_words_and_the_denominator_are_accelerator_nodes() -> None:
+    """288 of 400 nodes count; one Event-worthy alarm; no agent's annotation is touched."""
+    policy = Policy(budget=Budget(max_unavailable_percent=5, max_nodes=5, window=600),
+                    rule_brake=RuleBrake(at_least=999))
+    rig = Rig(policy=policy)
+    for number in range(288):
+        rig.cluster.node(f"n{number:03}")
+    for number in range(112):
+        rig.cluster.node(f"cpu{number:03}", gpus=0)
+        rig.cluster.edit(f"{NODES}/cpu{number:03}", lambda node: node["status"].update(allocatable={"cpu": "8"}))
+    rig.run(rounds=1, settle=False)
+    sizes = rig.loop.world.sizes(policy)
+    assert sum(sizes.values()) == 288
+    assert budget.limit(288, policy.budget) == 14
+    for number in range(77):
+        rig.cluster.fault(f"n{number:03}", EVICT)
+    said = {name: node["metadata"]["annotations"].get("nodeguard.io/faults")
+            for name, node in rig.cluster.nodes().items()}
+    rig.run(3, rounds=2, settle=False)
+    nodes = rig.cluster.nodes()
+    assert {name: node["metadata"]["annotations"].get("nodeguard.io/faults") for name, node in nodes.items()} == said
+    assert sum("nodeguard.io/remediation" in node["metadata"]["annotations"] for node in nodes.values()) == 5
+    assert rig.happened("storm") == ["storm"]
+
+
+def test_c47b_two_days_of_faults_that_come_and_go_are_not_replayed() -> None:
+    """Held for two days; when it is over only what is at fault then is worked on; recoveries went on meanwhile."""
+    policy = Policy(budget=Budget(max_unavailable_percent=50, max_nodes=99, window=60),
+                    rule_brake=RuleBrake(at_least=999), storm=Storm(at_least=10))
+    rig = Rig(policy=policy)
+    for number in range(30):
+        rig.cluster.node(f"n{number:02}")
+        rig.cluster.fault(f"n{number:02}")
+    rig.run(rounds=1)
+    rig.cluster.fault("n00", EVICT)
+    rig.run(120, rounds=3)
+    assert rig.state("n00") == "repairing"
+    rig.ledger.ledger["storm"] = rig.loop.now() + 2 * 86_400
+    for day in range(2):
+        for number in range(1, 8):
+            rig.cluster.fault(f"n{number:02}", {**EVICT, "device": f"gpu/GPU-{day}"})
+        rig.run(3600, rounds=2)
+        for number in range(1, 8):
+            rig.cluster.fault(f"n{number:02}")
+        rig.cluster.fault("n00")
+        rig.run(82_000, rounds=2)
+    assert rig.state("n00") is None  # it recovered and was given back while everything was held
+    assert [name for name in rig.cluster.nodes() if rig.state(name)] == []
+    rig.cluster.fault("n07", EVICT)
+    rig.run(20_000, rounds=3)
+    assert [name for name in rig.cluster.nodes() if rig.state(name)] == ["n07"]
+
+
+def test_c47c_one_of_three() -> None:
+    """A pool of three keeps one repairable node, and only one."""
+    rig = Rig(policy=Policy())
+    for name in ("a", "b", "c"):
+        rig.cluster.node(name)
+        rig.cluster.fault(name)
+    rig.run()
+    rig.cluster.fault("b", EVICT)
+    rig.cluster.fault("c", EVICT)
+    rig.run(700)
+    assert [rig.state(name) is not None for name in ("a", "b", "c")] == [False, True, False]
+
+
+def test_c47d_no_accelerator_node_listed() -> None:
+    """An empty denominator allows nothing, though a fault is told."""
+    assert budget.limit(0, Budget()) == 0
+    rig = Rig(policy=Policy())
+    rig.run()
+    assert (rig.cluster.writes(), rig.ledger.writes) == ([], 0)
+
+
+# --- C48: draining
+
+
+def test_c48_a_pod_is_waited_for_until_it_is_gone() -> None:
+    """The node is not drained while it still ends."""
+    rig = one_node()
+    uid = rig.cluster.pod("t1", "a")
+    rig.cluster.stuck.add(uid)
+    rig.run()
+    rig.cluster.fault("a", EVICT)
+    rig.run(20)
+    assert (rig.state("a"), rig.evictions()) == ("draining", ["t1"])
+    rig.cluster.stuck.clear()
+    rig.run()
+    assert rig.state("a") == "repairing"
+
+
+def test_c48_a_pod_that_moved_is_never_evicted_on_its_new_node() -> None:
+    """429 twice, then the name is another pod's elsewhere: one with that UID was never asked for."""
+    rig = one_node("b")
+    first = rig.cluster.pod("s-0", "a", owner=STATEFUL)
+    rig.cluster.blocked.add("training/s-0")
+    rig.run()
+    rig.cluster.fault("a", EVICT)
+    rig.run()
+    rig.run(0.5)
+    assert len(rig.evictions()) == 2
+    rig.cluster.blocked.clear()
+    rig.cluster.remove("/api/v1/namespaces/training/pods/s-0")
+    second = rig.cluster.pod("s-0", "b", owner=STATEFUL)
+    rig.run(60)
+    asked = {one.body["deleteOptions"]["preconditions"]["uid"] for one in rig.cluster.requests
+             if one.method == "POST" and one.path.endswith("/eviction") and one.body}
+    assert asked == {first}
+    assert rig.cluster.pods()["training/s-0"]["metadata"]["uid"] == second
+    assert rig.state("a") == "repairing"
+
+
+def test_c48_a_stale_view_does_not_evict_the_namesake() -> None:
+    """The watch has not told yet that the pod moved: the UID in the request keeps the new one."""
+    rig = one_node("b")
+    rig.cluster.pod("s-0", "a", owner=STATEFUL)
+    rig.run()
+    rig.cluster.remove("/api/v1/namespaces/training/pods/s-0")
+    second = rig.cluster.pod("s-0", "b", owner=STATEFUL)
+    rig.cluster.fault("a", EVICT)
+    for name, body in rig.cluster.nodes().items():
+        rig.loop.node_changed(name, None, node_view(body))
+    for _ in range(6):
+        rig.loop.turn()
+    assert rig.evictions() == ["s-0"]
+    pod = rig.cluster.pods()["training/s-0"]
+    assert (pod["metadata"]["uid"], "deletionTimestamp" in pod["metadata"]) == (second, False)
+
+
+def test_c48_daemon_set_mirror_and_finished_pods_are_left() -> None:
+    """And the drain does not wait for them."""
+    rig = one_node()
+    rig.cluster.pod("d", "a", owner=DAEMONS)
+    rig.cluster.pod("m", "a", annotations={"kubernetes.io/config.mirror": "x"})
+    rig.cluster.pod("done", "a", phase="Succeeded")
+    rig.cluster.pod("failed", "a", phase="Failed")
+    rig.run()
+    rig.cluster.fault("a", EVICT)
+    rig.run()
+    assert (rig.evictions(), rig.state("a")) == ([], "repairing")
+
+
+def test_c48_a_pod_that_ends_already_is_waited_for_without_a_call() -> None:
+    """Its eviction would be answered with 429."""
+    rig = one_node()
+    rig.cluster.stuck.add(rig.cluster.pod("t1", "a"))
+    rig.cluster._end("/api/v1/namespaces/training/pods/t1")  # noqa: SLF001 # the test's own cluster
+    rig.run()
+    rig.cluster.fault("a", EVICT)
+    rig.run(60)
+    assert (rig.evictions(), rig.state("a")) == ([], "draining")
+
+
+def test_c48_a_budget_that_never_allows_is_reported_and_not_forced() -> None:
+    """Asked ever more slowly; after the deadline "drain blocked by PDB"; no deletion; it goes on when allowed."""
+    rig = one_node()
+    rig.cluster.pod("crashing", "a", owner=REPLICAS)
+    rig.cluster.blocked.add("training/crashing")
+    rig.run()
+    rig.cluster.fault("a", EVICT)
+    for _ in range(12):
+        rig.run(POLICY.drain.pdb_deadline / 12 + 1, rounds=3)
+    assert rig.state("a") == "stuck"
+    record = rig.record("a")
+    assert record is not None
+    assert record["reason"].startswith("drain blocked by PDB")
+    assert "training/crashing" in record["reason"]
+    assert len(rig.evictions()) < 30
+    assert [one for one in rig.cluster.requests if one.method == "DELETE"] == []
+    rig.cluster.blocked.clear()
+    rig.run(15).run(15)
+    assert rig.state("a") == "repairing"
+
+
+def test_c48_a_budget_over_a_gang_keeps_it_from_being_suspended() -> None:
+    """Suspending passes budgets by, so they are asked before; reported after the same deadline."""
+    rig = one_node("b", "spare")
+    rig.cluster.job("llm", ("a", "b"))
+    rig.cluster.add("/apis/policy/v1/namespaces/training/poddisruptionbudgets/strict", {
+        "metadata": {"name": "strict", "namespace": "training", "labels": {}}, "spec": {"selector": {}},
+        "status": {"disruptionsAllowed": 0}})
+    rig.run()
+    rig.cluster.fault("a", EVICT)
+    for _ in range(12):
+        rig.run(POLICY.drain.pdb_deadline / 12 + 1, rounds=3)
+    record = rig.record("a")
+    assert record is not None
+    assert (record["state"], "training/strict" in record["reason"]) == ("stuck", True)
+    assert rig.cluster.writes(JOB) == []
+
+
+@pytest.mark.parametrize(("error", "asked"), [(ApiNotFound("gone", status=404), 1),
+                                              (ApiUnavailable("broken", status=500), 2)])
+def test_c48_404_is_done_and_500_is_tried_again(error: Any, asked: int) -> None:
+    """Drained only when the pod is gone from the view."""
+    rig = one_node()
+    rig.cluster.pod("t1", "a")
+    rig.run()
+    rig.cluster.fail("POST", eviction("t1"), error)
+    rig.cluster.fault("a", EVICT)
+    rig.run(2)
+    assert len(rig.evictions()) == asked
+    assert rig.state("a") == ("draining" if asked == 1 else "repairing")
+
+
+# --- C49: a pod that cannot die
+
+
+def test_c49_a_pod_that_cannot_die_makes_the_node_stuck_and_is_not_forced() -> None:
+    """Others leave; after the deadline "1 pods do not leave"; no endless asking, no deletion, no force."""
+    rig = one_node("b")
+    rig.cluster.stuck.add(rig.cluster.pod("t1", "a", gpus=4))
+    rig.cluster.pod("t2", "a", gpus=4)
+    rig.run()
+    rig.cluster.fault("a", {**EVICT, "rule": "gpu-xid-lost", "action": "reboot_node"})
+    for _ in range(10):
+        rig.run(100, rounds=4)
+    record = rig.record("a")
+    assert record is not None
+    assert record["state"] == "stuck"
+    assert record["reason"].startswith("1 pods do not leave: training/t1")
+    assert sorted(rig.evictions()) == ["t1", "t2"]
+    assert [one for one in rig.cluster.requests if one.method == "DELETE"] == []
+    assert rig.cluster.read(f"{NODES}/a")["spec"]["taints"][0]["value"] == "stuck"
+    rig.cluster.edit(f"{NODES}/a", lambda node: node["status"]["nodeInfo"].update(bootID="rebooted"))
+    rig.cluster.stuck.clear()
+    rig.run()
+    assert rig.state("a") == "repairing"
+
+
+# --- C50: old news
+
+
+def test_c50a_a_drain_whose_fault_has_gone_touches_nobody_else() -> None:
+    """Blocked by a budget; the fault closes; the pod stays, and the node is given back."""
+    rig = one_node()
+    rig.cluster.pod("t1", "a", owner=REPLICAS)
+    rig.cluster.blocked.add("training/t1")
+    rig.run()
+    rig.cluster.fault("a", EVICT)
+    rig.run(1)
+    rig.cluster.fault("a")
+    rig.cluster.blocked.clear()
+    rig.run(POLICY.release.healthy_for + 1).run(1)
+    assert rig.state("a") is None
+    assert "deletionTimestamp" not in rig.cluster.pods()["training/t1"]["metadata"]
+
+
+def test_c50b_a_loop_that_begins_again_repeats_nothing() -> None:
+    """The node is back in service; nothing of the past is done again."""
+    rig = one_node("b")
+    rig.cluster.pod("t1", "a", owner=REPLICAS)
+    rig.run()
+    rig.cluster.fault("a", EVICT)
+    rig.run(1)
+    rig.cluster.fault("a")
+    rig.run(POLICY.release.healthy_for + 1)
+    rig.cluster.pod("t2", "a", owner=REPLICAS)
+    before = len(rig.cluster.writes())
+    Rig(rig.cluster, ledger=rig.ledger).run(120)
+    assert len(rig.cluster.writes()) == before
+
+
+def test_c50c_a_fault_that_comes_while_the_node_proves_itself_is_new_work() -> None:
+    """It is not lost in the incident that stands."""
+    rig = one_node("b")
+    rig.cluster.pod("t1", "a", owner=REPLICAS)
+    rig.run()
+    rig.cluster.fault("a", EVICT)
+    rig.run(1)
+    rig.cluster.fault("a")
+    rig.run(1)
+    assert rig.state("a") == "verifying"
+    rig.cluster.pod("t2", "a", owner={**REPLICAS, "uid": "rs2"})
+    rig.cluster.fault("a", {**EVICT, "device": "gpu/GPU-new"})
+    rig.run(2)
+    assert rig.state("a") == "repairing"
+    assert rig.evictions() == ["t1", "t2"]
+
+
+# --- C52: taints that do not evict, gangs that hang
+
+
+def test_c52_what_tolerates_everything_is_evicted_and_a_daemon_set_is_left() -> None:
+    """The loop's taint moves nobody (NoSchedule): A and B leave by eviction, whatever they tolerate; D stays."""
+    rig = one_node("b")
+    everything = [{"operator": "Exists"}]
+    rig.cluster.pod("a-pod", "a", gpus=2, tolerations=everything)
+    rig.cluster.pod("b-pod", "a", gpus=2, tolerations=[
+        {"key": "nodeguard.io/unhealthy", "operator": "Exists", "tolerationSeconds": 300}])
+    rig.cluster.pod("c-pod", "a", gpus=2)
+    rig.cluster.pod("d-pod", "a", gpus=1, owner=DAEMONS, tolerations=everything)
+    rig.run()
+    rig.cluster.fault("a", EVICT)
+    rig.run()
+    assert rig.evictions() == ["a-pod", "b-pod", "c-pod"]
+    assert list(rig.cluster.pods()) == ["training/d-pod"]
+
+
+def test_c52_a_gang_of_64_is_restarted_by_its_owner_once() -> None:
+    """Eight ranks on the bad node of eight: not one rank is evicted while 56 wait in a collective."""
+    rig = Rig(policy=Policy(budget=Budget(max_unavailable_percent=50)))
+    names = [f"n{number}" for number in range(8)]
+    for name in (*names, "spare"):
+        rig.cluster.node(name)
+        rig.cluster.fault(name)
+    rig.cluster.job("llm", ())
+    rig.cluster.edit(JOB, lambda job: job["spec"].update(completions=64, parallelism=64))
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "llm", "uid": "job-llm"}
+    for number in range(64):
+        rig.cluster.pod(f"llm-{number}", names[number // 8], gpus=1, owner=owner,
+                        tolerations=[{"operator": "Exists"}] if number == 0 else [])
+    rig.run(rounds=1, settle=False)
+    rig.cluster.fault("n0", EVICT)
+    rig.run()
+    suspends = [one for one in rig.cluster.writes(JOB) if (one.body or {}).get("spec", {}).get("suspend")]
+    assert (len(suspends), rig.evictions()) == (1, [])
+    assert "n0" not in {pod["spec"].get("nodeName") for pod in rig.cluster.pods().values()}
+    assert rig.cluster.read(JOB)["spec"]["suspend"] is False
+
+
+def test_c52_an_owner_of_an_unknown_kind_is_told_of() -> None:
+    """Its pod is evicted, and an Event says that nobody knows whether it comes back."""
+    rig = one_node("b")
+    rig.cluster.pod("odd", "a", owner={"apiVersion": "example.com/v1", "kind": "Trainer", "name": "x", "uid": "x"})
+    rig.run()
+    rig.cluster.fault("a", EVICT)
+    rig.run()
+    told = [one.owner.title for one in rig.told if one.what == "unknown-kind" and one.owner is not None]
+    assert (told, rig.evictions()) == (["Trainer training/x"], ["odd"])
+
+
+def test_c52_ranks_of_two_owners_on_one_node_are_each_their_owners() -> None:
+    """Two gangs share the bad node: each is suspended once, and the pod without an owner evicted."""
+    rig = one_node("b", "s", "t")
+    rig.cluster.job("llm", ("b",))
+    rig.cluster.job("big", ("b",))
+    for name in ("llm", "big"):
+        def place(pod: Object) -> None:
+            pod["spec"]["nodeName"] = "a"
+            pod["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] = "3"
+        rig.cluster.edit(f"/api/v1/namespaces/training/pods/{name}-0", place)
+    rig.cluster.pod("lone", "a", gpus=2)
+    rig.run()
+    rig.cluster.fault("a", EVICT)
+    rig.run()
+    for name in ("llm", "big"):
+        path = f"/apis/batch/v1/namespaces/training/jobs/{name}"
+        assert [(one.body or {})["spec"]["suspend"] for one in rig.cluster.writes(path)] == [True, False]
+    assert rig.evictions() == ["lone"]
