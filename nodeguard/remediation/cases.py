@@ -17,7 +17,7 @@ from nodeguard.remediation.mover import Moved, Mover, Order
 from nodeguard.remediation.record import Record
 from nodeguard.remediation.restarts import Restarts
 from nodeguard.remediation.views import NodeView, PodView
-from nodeguard.remediation.words import words_of, working
+from nodeguard.remediation.words import excluding, words_of, working
 from nodeguard.remediation.world import World
 
 Call = Callable[[], None]
@@ -123,7 +123,7 @@ class Cases:
         words = words_of(node, now)
         ignored = record.faults if record is not None and record.state == "released" else ()
         faults = working(report.faults, words, ignored)
-        self._brakes.note(name, faults)
+        self._brakes.note(name, () if excluding(node, self.policy()) else faults)
         report = dataclasses.replace(report, faults=tuple(
             dataclasses.replace(fault, held=fault.held or self._brakes.held(fault)) for fault in report.faults))
         slot = budget.has_slot(self._hands.ledger, name, node.uid)

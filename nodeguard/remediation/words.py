@@ -77,9 +77,13 @@ def _reasons(node: NodeView, policy: Policy) -> Iterator[str]:
     if not node.ready and _SHUTTING_DOWN in node.ready_reason:
         yield "the node is shutting down"
     yield from (_FOREIGN_TAINTS[taint["key"]] for taint in node.taints if taint.get("key") in _FOREIGN_TAINTS)
-    for label, value in policy.exclude.node_labels:
-        if label in node.labels and value in (None, node.labels[label]):
-            yield f"the policy excludes nodes with the label {label}"
+    yield from (f"the policy excludes nodes with the label {label}" for label in excluding(node, policy))
+
+
+def excluding(node: NodeView, policy: Policy) -> tuple[str, ...]:
+    """The node's labels by which the policy excludes it: it is only watched, and its faults make no storm."""
+    return tuple(label for label, value in policy.exclude.node_labels
+                 if label in node.labels and value in (None, node.labels[label]))
 
 
 def working(faults: Iterable[Fault], words: Words, ignored: Iterable[str]) -> tuple[Fault, ...]:

@@ -104,7 +104,7 @@ def test_a_dry_run_says_what_it_would_do_and_says_it_once() -> None:
     assert told.about("Node") == ["RemediationWould"]
     told.rig.told += first
     assert told.about("Node") == ["RemediationWould"]
-    assert PATH not in [one.path for one in told.rig.cluster.requests]
+    assert PATH not in [one.path for one in told.rig.cluster.writes()]
 
 
 def test_phases_become_histograms() -> None:

@@ -1,6 +1,7 @@
 """Storms, budgets, bad rules and dying leaders: never more than the budget (C47)."""
 
 import dataclasses
+from typing import Any
 
 import pytest
 
@@ -136,3 +137,18 @@ def test_a_leader_that_was_paused_does_not_exceed_the_budget() -> None:
     assert len(acted_on(rig)) == 3
     other.run(rounds=3)
     assert len(acted_on(rig)) == 5
+
+
+def test_nodes_that_the_policy_excludes_make_no_storm_and_no_bad_rule() -> None:
+    """Somebody tries something out on them: it says nothing of the others."""
+    rig = Rig(policy=dataclasses.replace(POLICY, rule_brake=RuleBrake()))
+    for number in range(40):
+        labels: dict[str, Any] = {"nodeguard.io/exclude": "x"} if number < 30 else {}
+        rig.cluster.node(f"n{number:03}", **labels)
+        rig.cluster.fault(f"n{number:03}")
+    rig.run(rounds=1)
+    for number in range(31):
+        rig.cluster.fault(f"n{number:03}", EVICT)
+    rig.run(rounds=4)
+    assert rig.happened("storm", "braked") == []
+    assert acted_on(rig) == ["n030"]
