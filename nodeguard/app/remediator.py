@@ -160,6 +160,10 @@ class Remediator:
         gauges: dict[tuple[str, Labels], float] = {
             ("remediation_leading", ()): float(self.lease.leading()),
             ("remediation_slots", ()): float(len(slots)),
+            ("remediation_storm", ()): float(self.loop.now() < budget.storm_until(self.lease.ledger)),
+            ("remediation_happenings_waiting", ()): float(self._outlets.waiting),
+            ("remediation_events_waiting", ()): float(self._outlets.events.status.waiting),
+            ("remediation_incidents_unwritten", ()): float(self._outlets.incidents.unwritten),
             ("remediation_decision_delay_seconds", (("quantile", "0.99"),)): _quantile(tuple(self.loop.delays), 0.99),
             ("remediation_watch_silent_seconds", (("watch", "nodes"),)): now - self._nodes.heard,
             ("remediation_watch_silent_seconds", (("watch", "pods"),)): now - self._pods.heard,

@@ -2,7 +2,7 @@
 
 import dataclasses
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from nodeguard.kube.api import Api
@@ -13,7 +13,7 @@ from nodeguard.remediation import incidents_entry as entries
 from nodeguard.remediation.happenings import Happening
 from nodeguard.remediation.incidents_entry import MOST_PODS, MOST_WORDS, Incident, first
 from nodeguard.remediation.incidents_ring import Ring
-from nodeguard.remediation.record import Record, Restarted
+from nodeguard.remediation.record import Record
 
 _APART = 2.0
 _STOP_CHECK = 0.5
@@ -50,14 +50,6 @@ class Incidents:
         self._wake = threading.Event()
         self._failure: ApiError | None = None
 
-    def read(self) -> None:
-        """Read the ring, as at the beginning of a term. ApiError: not told."""
-        self._ring.read()
-
-    def restarts_known(self) -> Iterable[Restarted]:
-        """Every restart of a gang that the ring tells of, so that its owner's rate limits outlive the nodes' marks."""
-        return [restart for incident in self._ring for restart in incident.restarts.values()]
-
     @property
     def unwritten(self) -> int:
         """Incidents that differ from what was written."""
@@ -76,7 +68,7 @@ class Incidents:
             self._supersede(after)
             self._ring.put(after)
         self._wake.set()
-        known = {} if before is None or told.what == "begun" else before.stamps
+        known = _known(before, after, told)
         return Taken(after, {phase: after.since_detected(phase) for phase in after.stamps if phase not in known})
 
     def _supersede(self, incident: Incident) -> None:
@@ -131,6 +123,15 @@ def _start(before: Incident | None, told: Happening) -> Incident | None:
         return None
     return Incident(id=told.incident, machine=entries.machine_of(node), begun=told.at, changed=told.at, node=node.name,
                     uid=node.uid, provider_id=node.provider_id)
+
+
+def _known(before: Incident | None, after: Incident, told: Happening) -> Collection[str]:
+    """Phases that were told before, by this replica or, where it meets the incident in its middle, by another."""
+    if told.what == "begun":
+        return ()
+    if before is not None:
+        return before.stamps
+    return [phase for phase, at in after.stamps.items() if at < told.at]
 
 
 def _after(incident: Incident, told: Happening) -> Incident:

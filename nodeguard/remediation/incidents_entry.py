@@ -143,7 +143,7 @@ def merged(one: Incident, other: Incident) -> Incident:
     again = bool(earlier.outcome) and later.begun >= earlier.changed
     return dataclasses.replace(
         later, begun=later.begun if again else min(earlier.begun, later.begun),
-        stamps=later.stamps if again else {**_lasting(earlier.stamps), **later.stamps},
+        stamps=later.stamps if again else _first_reached(earlier.stamps, later.stamps),
         faults=later.faults or earlier.faults, rule_set=later.rule_set or earlier.rule_set,
         policy=later.policy or earlier.policy, owners={**earlier.owners, **later.owners},
         restarts={**earlier.restarts, **later.restarts}, pods=first((*earlier.pods, *later.pods), MOST_PODS),
@@ -151,9 +151,10 @@ def merged(one: Incident, other: Incident) -> Incident:
         waited=tuple(sorted({*earlier.waited, *later.waited}))[-MOST_WORDS:])
 
 
-def _lasting(stamps: Mapping[str, float]) -> dict[str, float]:
-    """Without what the later writer may have taken back."""
-    return {phase: at for phase, at in stamps.items() if phase != "repaired"}
+def _first_reached(earlier: Mapping[str, float], later: Mapping[str, float]) -> dict[str, float]:
+    """When each phase was first reached, except that the later one may have taken a repair back."""
+    return {phase: later[phase] if phase == "repaired" else min(earlier.get(phase, at), later.get(phase, at))
+            for phase, at in {**earlier, **later}.items() if phase != "repaired" or phase in later}
 
 
 def first(words: Iterable[str], most: int) -> tuple[str, ...]:

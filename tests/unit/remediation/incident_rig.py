@@ -34,10 +34,12 @@ def finished(rig: Rig) -> Incident:
     return one
 
 
-def happening(incident_id: str, *, at: float, what: str = "begun", node: str = "a", text: str = "") -> Happening:
+def happening(incident_id: str, *, at: float, what: str = "begun", node: str = "a", text: str = "",
+              began: float | None = None) -> Happening:
     """Something about an incident of a node."""
     cluster = Cluster()
     cluster.node(node)
     view = node_view(cluster.nodes()[node])
-    work = Record(state="quarantined", incident=incident_id, since=at, stamps={"quarantined": at})
+    stamps = {"quarantined": at if began is None else began}
+    work = Record(state="quarantined", incident=incident_id, since=at, stamps=stamps)
     return Happening(what=what, at=at, node=view, record=work, text=text)  # type: ignore[arg-type] # a test's word

@@ -41,8 +41,9 @@ def test_two_leaders_lose_nothing_of_each_other() -> None:
     one, other = (Incidents(api, clock, "nodeguard") for _ in range(2))
     one.take(happening("i1", at=10.0))
     one.close()
-    other.read()
-    other.take(happening("i1", at=12.0, what="gone"))
+    taken = other.take(happening("i1", at=12.0, what="gone", began=10.0))
+    assert taken is not None
+    assert set(taken.reached) == {"gone"}, "what the other leader has reached is told by it"
     other.take(happening("i2", at=13.0, node="b"))
     other.close()
     one.take(happening("i1", at=11.0, what="suspended"))

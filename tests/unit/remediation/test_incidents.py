@@ -9,6 +9,7 @@ from nodeguard.model.clock import FakeClock
 from nodeguard.remediation.happenings import Happening
 from nodeguard.remediation.incidents import Incidents
 from nodeguard.remediation.incidents_entry import PHASES
+from nodeguard.remediation.recall import recall
 from nodeguard.remediation.record import Record
 
 from .incident_rig import PATH, finished, happening, incidents_of, written
@@ -47,12 +48,10 @@ def test_restarts_outlive_the_node_s_marks() -> None:
     rig.cluster.fault("a")
     rig.run(rig.policy.release.healthy_for + 1)
     incidents_of(rig).close()
-    following = Incidents(rig.cluster, rig.clock, "nodeguard")
-    following.read()
-    (restart,) = following.restarts_known()
+    (restart,) = recall(rig.cluster, "nodeguard")
     assert (restart.owner, restart.name) == ("job-llm", "Job training/llm")
     again = Rig(cluster=rig.cluster)
-    again.loop.restarts.remember(following.restarts_known())
+    again.loop.restarts.remember([restart])
     assert again.loop.restarts.history()["job-llm"] == (restart.at,)
 
 
