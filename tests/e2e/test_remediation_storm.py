@@ -10,7 +10,7 @@ import pytest
 
 from .agent_nodes import faults, own_taints, status
 from .agents import eventually, keep
-from .loops import LoopProcess, fault, installed, loop_taint, say_faults, slots
+from .loops import LEASE, LoopProcess, fault, installed, loop_taint, say_faults, slots
 from .storms import Agents, NodeObjects
 
 if TYPE_CHECKING:
@@ -29,6 +29,12 @@ def shipped(control_plane: Cluster) -> Iterator[None]:
     """Everything shipped is installed."""
     with installed(control_plane):
         yield
+
+
+@pytest.fixture(autouse=True)
+def new_ledger(admin: Admin, shipped: None) -> None:
+    """What another test has begun does not count."""
+    admin.delete(LEASE)
 
 
 def acted_on(nodes: NodeObjects) -> list[str]:
