@@ -15,6 +15,7 @@ from nodeguard.remediation.happenings import Happening, Tell, What
 from nodeguard.remediation.machine import Begin, Clear, Command, MoveOut, Seen, Write
 from nodeguard.remediation.mover import Moved, Mover, Order
 from nodeguard.remediation.record import Record
+from nodeguard.remediation.report import Fault
 from nodeguard.remediation.restarts import Restarts
 from nodeguard.remediation.views import NodeView, PodView
 from nodeguard.remediation.words import excluding, words_of, working
@@ -137,8 +138,18 @@ class Cases:
                                   lambda pod: self._world.accelerates(pod, policy))
         if record is None or record.state == "released":
             leaving = tuple(pod for pod in leaving if not pod.deleting)
+        leaving += self._dead_ranks(node, faults, record)
         return Seen(now=now, node=node, record=record, report=report, words=words, slot=slot, leaving=leaving,
                     refusal="" if slot else self._refusal(node, now))
+
+    def _dead_ranks(self, node: NodeView, faults: tuple[Fault, ...], record: Record | None) -> tuple[PodView, ...]:
+        """Failed pods of gangs that go on elsewhere and were not restarted for this incident."""
+        policy = self.policy()
+        found = targets.died(self._world.pods_on(node.name), faults, policy,
+                             lambda pod: self._world.accelerates(pod, policy))
+        done = {one.owner for one in record.restarts} if record is not None else set()
+        return tuple(pod for pod in found if not self._mover.tries.answered(pod.uid)
+                     and self._restarts.goes_on_without(pod, done))
 
     def _refusal(self, node: NodeView, now: float) -> str:
         policy = self.policy()

@@ -1,7 +1,7 @@
 """The restarts of gangs that are under way, and when each may be resumed. Used by the deciding thread only."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 
 from nodeguard.kube.api import Api
 from nodeguard.model.errors import ApiError
@@ -9,7 +9,7 @@ from nodeguard.remediation import gangs, recreate
 from nodeguard.remediation.gangs import Going, Leading
 from nodeguard.remediation.happenings import Happening, Tell, What
 from nodeguard.remediation.members import Members
-from nodeguard.remediation.owners import Owner, Owners
+from nodeguard.remediation.owners import RESTARTED, Owner, Owners
 from nodeguard.remediation.record import Record, Restarted
 from nodeguard.remediation.replacements import Replacements
 from nodeguard.remediation.views import PodView
@@ -91,6 +91,12 @@ class Restarts:
         known = {one.id for one in record.restarts} if record is not None else set()
         going = (_restarted(going) for going in self._going.values() if name in going.restart.nodes)
         return tuple(one for one in (*going, *self._unnoted.get(name, {}).values()) if one.id not in known)
+
+    def goes_on_without(self, pod: PodView, done: Container[str]) -> bool:
+        """Whether a failed pod is missed: its gang is one to restart whole, has other pods, and is none of ``done``."""
+        owner = self._members.owner(pod)
+        return owner is not None and owner.how in RESTARTED and owner.uid not in done and any(
+            not one.finished and one.uid != pod.uid for one in self._members.of(owner.uid))
 
     def evicted(self, incident: str, pods: Iterable[PodView]) -> None:
         """These pods were evicted one by one: what replaces them is waited for."""

@@ -25,6 +25,8 @@ class _Try:
     next: float
     backoff: Backoff = field(default_factory=_backoff)
     blocked_since: float | None = None
+    answered: bool = False
+    """Whether the request was answered well, whatever came of it."""
 
 
 @dataclass(slots=True)
@@ -64,12 +66,17 @@ class Tries:
         """They were asked, and will leave."""
         with self._lock:
             for pod in pods:
-                self._tries[pod.uid] = _Try(now + _SENT_AGAIN)
+                self._tries[pod.uid] = _Try(now + _SENT_AGAIN, answered=True)
                 returns = self._returns_of(pod)
                 if returns is not None:
                     returns.next = now + returns.backoff.next()
                 elif pod.owner is not None:
                     self._returns.setdefault(_place(pod), _Returns(now, now, Backoff(1.0, 300.0)))
+
+    def answered(self, uid: str) -> bool:
+        """Whether a request that this pod leave was answered well."""
+        with self._lock:
+            return uid in self._tries and self._tries[uid].answered
 
     def later(self, pods: Iterable[PodView], now: float, *, blocked: bool = False, asked: float | None = None) -> None:
         """Ask again after a while that grows, and not sooner than ``asked`` seconds from now, up to a minute."""

@@ -75,6 +75,8 @@ class PodView:
     """Names of its ResourceClaims (DRA), in its namespace."""
     created: float
     """Unix seconds."""
+    ended: float
+    """When its last container ended, in Unix seconds; 0: one still runs, or nobody says."""
     tolerates_all: bool
 
     @property
@@ -124,7 +126,7 @@ def pod_view(pod: Object) -> PodView | None:
         deleting="deletionTimestamp" in metadata, labels=_part(metadata, "labels"), owner=controller_of(pod),
         priority=int(spec.get("priority") or 0), priority_class=spec.get("priorityClassName") or "",
         mirror=_MIRROR in _part(metadata, "annotations"), resources=resources, claims=claims,
-        created=unix_time(metadata.get("creationTimestamp")) or 0.0,
+        created=unix_time(metadata.get("creationTimestamp")) or 0.0, ended=_ended(status),
         tolerates_all=any(one.get("operator") == "Exists" and not one.get("key")
                           for one in spec.get("tolerations") or ()))
 
@@ -141,6 +143,12 @@ def controller_of(item: Object) -> OwnerRef | None:
 def _part(item: Any, key: str) -> Object:
     found = item.get(key)
     return found if isinstance(found, dict) else {}
+
+
+def _ended(status: Object) -> float:
+    stamps = (unix_time(_part(_part(one, "state"), "terminated").get("finishedAt"))
+              for one in status.get("containerStatuses") or ())
+    return max((at for at in stamps if at is not None), default=0.0)
 
 
 def _claims(spec: Object, status: Object) -> Iterator[str]:

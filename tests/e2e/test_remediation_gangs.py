@@ -96,6 +96,28 @@ def test_an_owner_that_a_person_suspended_stays_suspended(
         discard(admin, namespace, [path], nodes.place)
 
 
+def test_a_rank_that_its_gpu_has_killed_already_takes_its_gang_along(
+    control_plane: Cluster, admin: Admin, namespace: str, loop: LoopProcess
+) -> None:
+    """Under Never the Job controller would make only that rank anew, and the other would wait for it for ever."""
+    with Nodes(control_plane, 3) as nodes, Watching(admin) as watching:
+        path = create(admin, namespace, job("llm", nodes.place, restart="Never"))
+        ranks = wait_running(admin, namespace, nodes.place, 2)
+        sick = nodes_of(ranks)[0]
+        nodes.kubelets[sick].finish(namespace, ranks[0]["metadata"]["name"], 1)
+        say_faults(admin, sick, fault())
+        old = {pod["metadata"]["uid"] for pod in ranks}
+
+        def renewed() -> bool:
+            found = [pod for pod in pods(admin, namespace, nodes.place) if pod["metadata"]["uid"] not in old]
+            return running(found, 2) and sick not in nodes_of(found)
+
+        eventually(renewed, "both ranks were made anew, elsewhere", 40.0, loop.output)
+        assert suspensions(watching, f"{namespace}/llm") == 1
+        assert admin.get(path)["spec"].get("suspend") is False
+        discard(admin, namespace, [path], nodes.place)
+
+
 def test_c52_two_bad_nodes_restart_one_gang_once_whatever_its_pods_tolerate(
     control_plane: Cluster, admin: Admin, namespace: str, loop: LoopProcess
 ) -> None:

@@ -194,12 +194,13 @@ class Cluster(FakeApi):
     def _run_job(self, path: str, job: Object) -> None:
         namespace, name = job["metadata"]["namespace"], job["metadata"]["name"]
         for number in range(job["spec"]["completions"]):
-            key = f"{namespace}/{name}-{number}"
-            standing = self.pods().get(key)
-            if job["spec"].get("suspend") and standing is not None:
-                self._end(f"/api/v1/namespaces/{namespace}/pods/{name}-{number}")
-            elif not job["spec"].get("suspend") and standing is None:
-                self.pod(f"{name}-{number}", namespace=namespace, owner={
+            ranks = [pod for key, pod in self.pods().items() if key.startswith(f"{namespace}/{name}-{number}")]
+            standing = [pod["metadata"]["name"] for pod in ranks if pod["status"]["phase"] != "Failed"]
+            if job["spec"].get("suspend") and standing:
+                self._end(f"/api/v1/namespaces/{namespace}/pods/{standing[0]}")
+            elif not job["spec"].get("suspend") and not standing:
+                again = f"-again-{len(ranks)}" if ranks else ""
+                self.pod(f"{name}-{number}{again}", namespace=namespace, owner={
                     "apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": job["metadata"]["uid"]})
 
     def _schedule(self) -> None:
