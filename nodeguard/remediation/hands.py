@@ -74,7 +74,11 @@ class Hands:
             return Written(done=False, failure=f"no budget slot could be taken: {error}")
         if refusal:
             return Written(done=False, refusal=refusal)
-        return self.write(node, Write(command.record))
+        written = self.write(node, Write(command.record))
+        if written.gone:
+            # deleted while its slot was being taken: the watch told of that before there was a slot to free
+            self.free(node.name, node.uid)
+        return written
 
     def write(self, node: NodeView, command: Write) -> Written:
         """Write record and taint."""

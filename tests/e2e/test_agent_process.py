@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .controlplane.proxy import FaultProxy
 
 MIB = 1 << 20
-BUDGET = 56 * MIB
+BUDGET = 60 * MIB
 IDLE = 20.0 if FULL else 6.0
 
 
