@@ -1,4 +1,4 @@
-"""Which pods the loop moves, and which it never touches, on the real Eviction API (C48, C49)."""
+"""Which pods the loop moves, and which it never touches, on the real Eviction API (C48)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from .agents import eventually, keep
+from .agents import keep
 from .loops import (
     LoopProcess,
     Nodes,
@@ -28,7 +28,6 @@ from .loops import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from .controlplane.admin import Admin, Object
     from .controlplane.cluster import Cluster
@@ -196,25 +195,3 @@ def test_foreign_taints_and_cordons_outlive_the_whole_case(
     node = wait_record(admin, sick, lambda one: one is None)
     kept = [taint for taint in node["spec"]["taints"] if taint["key"] != "node.kubernetes.io/unschedulable"]
     assert (kept, node["spec"]["unschedulable"]) == ([FOREIGN], True)
-
-
-def test_c49_a_pod_that_cannot_end_is_reported_and_never_forced(
-    control_plane: Cluster, admin: Admin, namespace: str, tmp_path: Path, loop: LoopProcess
-) -> None:
-    """After the drain's deadline the node is stuck, with the pod's name; the pod is still there, asked once."""
-    with Nodes(control_plane, 1, termination=3600) as nodes, LoopProcess(
-            control_plane, tmp_path, {"drain": {"deadline": "2s", "pdbDeadline": "1s"}}, identity="two") as impatient:
-        impatient.wait_ready()
-        loop.end()
-        impatient.wait_leading()
-        create(admin, namespace, pod("training", nodes, 0))
-        wait_running(admin, namespace, nodes.place, 1)
-        say_faults(admin, nodes.names[0], fault())
-        found = wait_record(admin, nodes.names[0], lambda one: one is not None and one["state"] == "stuck")
-        assert f"{namespace}/training" in (record(found) or {})["reason"]
-        time.sleep(QUIET)
-        standing = pods(admin, namespace, nodes.place)
-        assert [("deletionTimestamp" in one["metadata"], one["metadata"]["deletionGracePeriodSeconds"])
-                for one in standing] == [(True, 30)]
-        eventually(lambda: impatient.output().count('"evicted"') == 1, "it was asked once")
-        discard(admin, namespace, [], nodes.place)
