@@ -4,13 +4,11 @@ import re
 from collections.abc import Mapping
 from datetime import datetime
 
+from nodeguard.kube import upgrade
 from nodeguard.model.device import Device
 from nodeguard.model.sample import PersonCleared
 
 QUIESCE_ANNOTATION = "nodeguard.io/quiesce"
-UPGRADE_LABEL = "nvidia.com/gpu-driver-upgrade-state"
-"""Set by NVIDIA's driver upgrade controller while it works on a node (k8s-operator-libs, pkg/upgrade)."""
-_UPGRADE_AT_REST = frozenset({"", "unknown", "upgrade-required", "upgrade-done", "upgrade-failed"})
 
 CLEAR_ANNOTATION = "nodeguard.io/clear"
 
@@ -41,7 +39,7 @@ def quiesced_until(annotations: Mapping[str, object], labels: Mapping[str, str])
 
     ``nodeguard.io/quiesce=<RFC 3339 time>``; what cannot be read asks for nothing.
     """
-    if labels.get(UPGRADE_LABEL, "") not in _UPGRADE_AT_REST:
+    if upgrade.is_under_way(labels):
         return float("inf")
     text = annotations.get(QUIESCE_ANNOTATION)
     return _time(text) if isinstance(text, str) else None

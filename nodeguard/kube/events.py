@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from nodeguard.kube.api import Api, Object
-from nodeguard.kube.pace import Backoff, TokenBucket, spread_of
+from nodeguard.kube.pace import Backoff, TokenBucket, repeat, spread_of
 from nodeguard.kube.patches import rfc3339
 from nodeguard.kube.text import cut
 from nodeguard.model.clock import Clock
@@ -17,7 +17,6 @@ CLUSTER_NAMESPACE = "default"
 
 _WAITING = 100
 _IDLE = 60.0
-_STOP_CHECK = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +107,7 @@ class EventQueue:
 
     def run(self, stop: threading.Event) -> None:
         """Write until ``stop`` is set; returns within half a second after, or when the request under way ends."""
-        while not stop.is_set():
-            self._wake.clear()
-            self._clock.wait(self._wake, min(self.turn(), _STOP_CHECK))
+        repeat(self.turn, self._wake, self._clock, stop)
 
     def turn(self) -> float:
         """Tell what may be told now; seconds until something else may be. Never raises."""

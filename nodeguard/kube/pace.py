@@ -1,6 +1,10 @@
 """How often one may speak to the API server: a back-off after failures and a token bucket. Time is an argument."""
 
 import hashlib
+import threading
+from collections.abc import Callable
+
+from nodeguard.model.clock import Clock
 
 
 class Backoff:
@@ -49,6 +53,16 @@ class TokenBucket:
         self._filled_at = now
 
 
+def repeat(turn: Callable[[], float], wake: threading.Event, clock: Clock, stop: threading.Event) -> None:
+    """Call ``turn`` until ``stop`` is set: again when ``wake`` is, or after as many seconds as it says.
+
+    Returns within half a second after ``stop``, or when the request under way ends.
+    """
+    while not stop.is_set():
+        wake.clear()
+        clock.wait(wake, min(turn(), _STOP_CHECK))
+
+
 def spread_of(name: str) -> float:
     """A number in [-1, 1) that is always the same for a node and differs between nodes."""
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big") / 2**31 - 1.0
@@ -56,3 +70,4 @@ def spread_of(name: str) -> float:
 
 _MOST_ASKED = 60.0
 _EPSILON = 1e-6
+_STOP_CHECK = 0.5

@@ -8,13 +8,11 @@ from nodeguard.kube.patches import rfc3339
 from nodeguard.model.errors import ApiError
 from nodeguard.model.policy import Policy
 from nodeguard.remediation import budget
+from nodeguard.remediation.calls import Call, Elsewhere
 from nodeguard.remediation.hands import Ledger
 from nodeguard.remediation.happenings import Happening, Tell
 from nodeguard.remediation.report import Fault
 from nodeguard.remediation.storms import Storms
-
-Call = Callable[[], None]
-Elsewhere = Callable[[Callable[[], Call]], None]
 
 _WRITTEN_AGAIN = 600.0
 """Seconds after which a brake that somebody took off may be written again for the same rule."""

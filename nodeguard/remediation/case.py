@@ -10,8 +10,6 @@ class Case:
     """What may be forgotten with the process."""
 
     busy: bool = False
-    again: bool = False
-    """Something changed while it was busy."""
     clean_since: float | None = None
     waits: str = ""
     person: str = ""

@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 from nodeguard.model.policy import Policy
 from nodeguard.remediation import budget, machine, targets
-from nodeguard.remediation.brakes import Brakes, Elsewhere
+from nodeguard.remediation.brakes import Brakes
+from nodeguard.remediation.calls import Call, Elsewhere
 from nodeguard.remediation.case import Case, words_for
 from nodeguard.remediation.hands import Hands, Written
 from nodeguard.remediation.happenings import Happening, Tell, What
@@ -20,8 +21,6 @@ from nodeguard.remediation.restarts import Restarts
 from nodeguard.remediation.views import NodeView, PodView
 from nodeguard.remediation.words import excluding, words_of, working
 from nodeguard.remediation.world import World
-
-Call = Callable[[], None]
 
 _TRY_AGAIN = 1.0
 
@@ -94,8 +93,7 @@ class Cases:
             return
         case = self._cases.get(name)
         if case is not None and case.busy:
-            case.again = True
-            return
+            return  # it is decided again when the command has ended
         seen = self._look(node)
         if seen is None:
             return
@@ -133,9 +131,7 @@ class Cases:
             self._waiting.discard(name)
             return None
         faults = working(report.faults, words, ignored)
-        policy = self.policy()
-        leaving = targets.leaving(self._world.pods_on(name), faults, policy,
-                                  lambda pod: self._world.accelerates(pod, policy))
+        leaving = targets.leaving(self._world.pods_on(name), faults, self.policy(), self._accelerates)
         if record is None or record.state == "released":
             leaving = tuple(pod for pod in leaving if not pod.deleting)
         leaving += self._dead_ranks(node, faults, record)
@@ -144,12 +140,13 @@ class Cases:
 
     def _dead_ranks(self, node: NodeView, faults: tuple[Fault, ...], record: Record | None) -> tuple[PodView, ...]:
         """Failed pods of gangs that go on elsewhere and were not restarted for this incident."""
-        policy = self.policy()
-        found = targets.died(self._world.pods_on(node.name), faults, policy,
-                             lambda pod: self._world.accelerates(pod, policy))
+        found = targets.died(self._world.pods_on(node.name), faults, self.policy(), self._accelerates)
         done = {one.owner for one in record.restarts} if record is not None else set()
         return tuple(pod for pod in found if not self._mover.tries.answered(pod.uid)
                      and self._restarts.goes_on_without(pod, done))
+
+    def _accelerates(self, pod: PodView) -> bool:
+        return self._world.accelerates(pod, self.policy())
 
     def _refusal(self, node: NodeView, now: float) -> str:
         policy = self.policy()
@@ -236,7 +233,7 @@ class Cases:
         """The node's command has ended: decide again."""
         case = self._cases.get(name)
         if case is not None:
-            case.busy = case.again = False
+            case.busy = False
         self._touch(name, at)
 
     def _move(self, node: NodeView, seen: Seen, case: Case, command: MoveOut) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from nodeguard.kube.api import Api
-from nodeguard.kube.pace import Backoff
+from nodeguard.kube.pace import Backoff, repeat
 from nodeguard.model.clock import Clock
 from nodeguard.model.errors import ApiError
 from nodeguard.remediation import incidents_entry as entries
@@ -16,7 +16,6 @@ from nodeguard.remediation.incidents_ring import Ring
 from nodeguard.remediation.record import Record
 
 _APART = 2.0
-_STOP_CHECK = 0.5
 _IDLE = 60.0
 
 _STAMPS = ("detected", "conditioned", "quarantined", "stuck", "needs-person")
@@ -80,9 +79,7 @@ class Incidents:
 
     def run(self, stop: threading.Event) -> None:
         """Write until ``stop`` is set; :meth:`close` writes the rest."""
-        while not stop.is_set():
-            self._wake.clear()
-            self._clock.wait(self._wake, min(self.turn(), _STOP_CHECK))
+        repeat(self.turn, self._wake, self._clock, stop)
 
     def turn(self) -> float:
         """Write what has changed, if that is due; seconds until it may be due again. Never raises."""

@@ -14,6 +14,7 @@ from nodeguard.kube.api import Api
 from nodeguard.model.clock import Clock
 from nodeguard.model.policy import Policy
 from nodeguard.remediation.brakes import Brakes
+from nodeguard.remediation.calls import Call
 from nodeguard.remediation.cases import Cases
 from nodeguard.remediation.hands import Hands, Ledger
 from nodeguard.remediation.happenings import Tell
@@ -24,7 +25,6 @@ from nodeguard.remediation.restarts import Restarts
 from nodeguard.remediation.views import NodeView, PodView
 from nodeguard.remediation.world import World
 
-Call = Callable[[], None]
 Submit = Callable[[Call], object]
 """Has a call done on another thread."""
 

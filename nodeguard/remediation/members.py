@@ -2,13 +2,11 @@
 
 from collections.abc import Callable, Mapping
 
+from nodeguard.remediation.calls import Call, Elsewhere
 from nodeguard.remediation.gangs import Going
 from nodeguard.remediation.owners import Owner, Owners, try_owner
 from nodeguard.remediation.views import PodView
 from nodeguard.remediation.world import World
-
-Call = Callable[[], None]
-Elsewhere = Callable[[Callable[[], Call]], None]
 
 _TRY_AGAIN = 1.0
 _FORGOTTEN = 120.0

@@ -1,5 +1,6 @@
 """Makes pods leave: through their top owner where that restarts a gang, else by eviction. For several threads."""
 
+import contextlib
 import dataclasses
 import hashlib
 import threading
@@ -202,9 +203,8 @@ class Mover:
                            "target": target}
         try:
             still_leading(self._leading)
-            self._api.post(_VOLCANO_COMMANDS.format(owner.namespace), command)
-        except ApiConflict:
-            pass  # the same command was given before
+            with contextlib.suppress(ApiConflict):  # the same command was given before
+                self._api.post(_VOLCANO_COMMANDS.format(owner.namespace), command)
         except ApiError as error:
             self._give_back(owner)
             self.tries.later(pods, order.now)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from nodeguard.kube.api import Api
 from nodeguard.model.errors import ApiError
 from nodeguard.remediation import gangs, recreate
+from nodeguard.remediation.calls import Call, Elsewhere
 from nodeguard.remediation.gangs import Going, Leading
 from nodeguard.remediation.happenings import Happening, Tell, What
 from nodeguard.remediation.members import Members
@@ -14,9 +15,6 @@ from nodeguard.remediation.record import Record, Restarted
 from nodeguard.remediation.replacements import Replacements
 from nodeguard.remediation.views import PodView
 from nodeguard.remediation.world import World
-
-Call = Callable[[], None]
-Elsewhere = Callable[[Callable[[], Call]], None]
 
 _TRY_AGAIN = 1.0
 _DAY = 86_400.0

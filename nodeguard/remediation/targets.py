@@ -21,7 +21,8 @@ def leaving(pods: Iterable[PodView], faults: Iterable[Fault], policy: Policy,
     The agent's word counts only for pods that run here: the caller gives no others.
     """
     evicting = [fault for fault in faults if fault.evicts]
-    named, whole_node = _named(evicting)
+    named = frozenset(pod.uid for fault in evicting for pod in fault.pods or ())
+    whole_node = any(fault.scope != "device" or fault.pods is None for fault in evicting)
     return tuple(pod for pod in pods if movable(pod, policy) and (
         pod.uid in named or (accelerates(pod) and (pod.deleting or (bool(evicting) and whole_node)))))
 
@@ -37,13 +38,6 @@ def died(pods: Iterable[PodView], faults: Iterable[Fault], policy: Policy,
     since = min((fault.since for fault in evicting), default=float("inf")) - _BEFORE_THE_FAULT
     return tuple(pod for pod in pods if pod.phase == "Failed" and pod.ended >= since and accelerates(pod)
                  and _allowed(pod, policy))
-
-
-def _named(evicting: Iterable[Fault]) -> tuple[frozenset[str], bool]:
-    """UIDs of the pods that the faults name, and whether they mean the whole node."""
-    evicting = tuple(evicting)
-    return (frozenset(pod.uid for fault in evicting for pod in fault.pods or ()),
-            any(fault.scope != "device" or fault.pods is None for fault in evicting))
 
 
 def movable(pod: PodView, policy: Policy) -> bool:

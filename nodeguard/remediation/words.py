@@ -3,15 +3,12 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from nodeguard.kube import upgrade
 from nodeguard.kube.patches import unix_time
 from nodeguard.model.policy import Policy
 from nodeguard.remediation import marks
 from nodeguard.remediation.report import Fault
 from nodeguard.remediation.views import NodeView
-
-UPGRADE_LABEL = "nvidia.com/gpu-driver-upgrade-state"
-"""Set by NVIDIA's driver upgrade controller while it works on a node (k8s-operator-libs, pkg/upgrade)."""
-_UPGRADE_AT_REST = frozenset({"", "unknown", "upgrade-required", "upgrade-done", "upgrade-failed"})
 
 _FOREIGN_TAINTS = {
     "ToBeDeletedByClusterAutoscaler": "the cluster autoscaler is removing the node",
@@ -72,7 +69,7 @@ def _reasons(node: NodeView, policy: Policy) -> Iterator[str]:
         yield "somebody cordoned the node"
     if _KURED in node.words:
         yield "kured is rebooting the node"
-    if node.labels.get(UPGRADE_LABEL, "") not in _UPGRADE_AT_REST:
+    if upgrade.is_under_way(node.labels):
         yield "the driver is being upgraded"
     if not node.ready and _SHUTTING_DOWN in node.ready_reason:
         yield "the node is shutting down"

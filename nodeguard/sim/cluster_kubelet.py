@@ -164,12 +164,13 @@ class FakeKubelet:
         timer.start()
 
     def _end_or_retry(self, pod: Object) -> None:
+        ended = False
         try:
             self._end(pod)
-        except BaseException:
-            # the pods are listed anew, and this one must not pass for ended
-            self._ending.discard(pod["metadata"]["uid"])
-            raise
+            ended = True
+        finally:
+            if not ended:  # the pods are listed anew, and this one must not pass for ended
+                self._ending.discard(pod["metadata"]["uid"])
 
     def _end_at_last(self, pod: Object) -> None:
         """End ``pod`` from a timer's thread, through outages of the API server."""

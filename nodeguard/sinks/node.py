@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from nodeguard.kube.api import MERGE_PATCH, STRATEGIC_PATCH, Api, Object, node_path
 from nodeguard.kube.brake import Brake
-from nodeguard.kube.pace import Backoff, TokenBucket, spread_of
+from nodeguard.kube.pace import Backoff, TokenBucket, repeat, spread_of
 from nodeguard.kube.patches import has_own, taint_patch
 from nodeguard.model.clock import Clock
 from nodeguard.model.errors import ApiConflict, ApiError, ApiNotFound, ApiRefused
@@ -22,7 +22,6 @@ _TIMEOUT = 5.0
 """Seconds: a connection that a firewall forgot is silent for ever, and the write is safe to repeat."""
 _BRAKE_AGAIN = 5.0
 _IDLE = 60.0
-_STOP_CHECK = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,9 +126,7 @@ class NodeWriter:
 
     def run(self, stop: threading.Event) -> None:
         """Write until ``stop`` is set; returns within half a second after, or when the request under way ends."""
-        while not stop.is_set():
-            self._wake.clear()
-            self._clock.wait(self._wake, min(self.turn(), _STOP_CHECK))
+        repeat(self.turn, self._wake, self._clock, stop)
 
     def turn(self) -> float:
         """Do what is due now; seconds until something else may be. What :meth:`run` repeats; never raises."""

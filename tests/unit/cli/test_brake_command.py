@@ -1,7 +1,7 @@
 """``nodeguard brake`` against the embedded API server."""
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,17 +10,8 @@ from nodeguard.cli.brake import add_arguments
 from nodeguard.kube.brake import entry, fetch, path
 from nodeguard.kube.client import KubeClient
 from nodeguard.model.errors import UserError
-from nodeguard.sim.apiserver import EmbeddedApiServer
 
 Command = Callable[..., str]
-
-
-@pytest.fixture
-def config(tmp_path: Path) -> Iterator[Path]:
-    """A kubeconfig of a running server."""
-    with EmbeddedApiServer() as server:
-        server.write_kubeconfig(tmp_path / "kubeconfig")
-        yield tmp_path / "kubeconfig"
 
 
 @pytest.fixture

@@ -13,18 +13,9 @@ from nodeguard.cli.cleanup import add_arguments
 from nodeguard.kube import brake
 from nodeguard.kube.client import KubeClient
 from nodeguard.model.errors import ApiNotFound, UserError
-from nodeguard.sim.apiserver import EmbeddedApiServer
 
 NODE = "/api/v1/nodes/a"
 Command = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def config(tmp_path: Path) -> Iterator[Path]:
-    """A kubeconfig of a running server."""
-    with EmbeddedApiServer() as server:
-        server.write_kubeconfig(tmp_path / "kubeconfig")
-        yield tmp_path / "kubeconfig"
 
 
 @pytest.fixture

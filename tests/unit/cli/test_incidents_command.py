@@ -2,7 +2,7 @@
 
 import argparse
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,17 +12,8 @@ from nodeguard.config.yamltree import load_yaml
 from nodeguard.kube.client import KubeClient
 from nodeguard.remediation.incidents_entry import Incident
 from nodeguard.remediation.incidents_ring import Ring
-from nodeguard.sim.apiserver import EmbeddedApiServer
 
 BEGAN = 1_700_000_000.0
-
-
-@pytest.fixture
-def config(tmp_path: Path) -> Iterator[Path]:
-    """A kubeconfig of a running server."""
-    with EmbeddedApiServer() as server:
-        server.write_kubeconfig(tmp_path / "kubeconfig")
-        yield tmp_path / "kubeconfig"
 
 
 @pytest.fixture

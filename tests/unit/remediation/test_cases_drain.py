@@ -7,27 +7,8 @@ import pytest
 from nodeguard.model.errors import ApiNotFound, ApiUnavailable
 from nodeguard.remediation.views import node_view
 
-from .rig import EVICT, POLICY, Rig
-
-JOB = "/apis/batch/v1/namespaces/training/jobs/llm"
-STATEFUL = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "s", "uid": "sts"}
-REPLICAS = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "rs"}
-DAEMONS = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "ds"}
-
-
-def one_node(*more: str) -> Rig:
-    """A healthy node (and others), seen by a loop."""
-    rig = Rig()
-    for name in ("a", *more):
-        rig.cluster.node(name)
-        rig.cluster.fault(name)
-    return rig
-
-
-def eviction(name: str) -> str:
-    """The path of a pod's eviction."""
-    return f"/api/v1/namespaces/training/pods/{name}/eviction"
-
+from .field import DAEMONS, JOB, REPLICAS, STATEFUL, eviction, one_node
+from .rig import EVICT, POLICY
 
 
 def test_c48_a_pod_is_waited_for_until_it_is_gone() -> None:
