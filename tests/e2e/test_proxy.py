@@ -7,6 +7,7 @@ refuse, reset and hang; watches, their interruption and their expiry.
 from __future__ import annotations
 
 import http.client
+import socket
 import ssl
 import threading
 import time
@@ -222,3 +223,21 @@ def test_delay(via: Admin, proxy: FaultProxy, node: str) -> None:
     began = time.monotonic()
     via.get(f"/api/v1/nodes/{node}")
     assert time.monotonic() - began >= 0.2
+
+
+def test_a_request_that_its_client_did_not_finish_is_none(
+    via: Admin, proxy: FaultProxy, node: str
+) -> None:
+    """A client killed between header and body has asked for nothing: the server is not told, nothing is on record."""
+    where = urlsplit(proxy.url)
+    context = ssl.create_default_context(cafile=str(proxy.ca))
+    client = http.client.HTTPSConnection(str(where.hostname), where.port, context=context)
+    client.putrequest("PATCH", f"/api/v1/nodes/{node}")
+    client.putheader("Content-Length", "1000")
+    client.endheaders(b'{"metadata":')
+    client.sock.shutdown(socket.SHUT_WR)
+    while client.sock.recv(4096):  # until the proxy has hung up
+        continue
+    client.close()
+    _annotate(via, node, "whole")
+    assert [b"whole" in seen.body for seen in proxy.requests("PATCH")] == [True]

@@ -271,10 +271,18 @@ def _read_request(reader: _Reader) -> tuple[Seen, list[tuple[str, str]]] | None:
 
 def _read_body(reader: _Reader, headers: dict[str, str]) -> bytes:
     if "chunked" not in headers.get("transfer-encoding", "").lower():
-        return reader.read(int(headers.get("content-length", "0")))
+        return _whole(reader, int(headers.get("content-length", "0")))
     pieces = []
     while size := int(reader.readline(_PIECE).split(b";")[0], 16):
-        pieces.append(reader.read(size))
+        pieces.append(_whole(reader, size))
         reader.readline(_PIECE)
     reader.readline(_PIECE)
     return b"".join(pieces)
+
+
+def _whole(reader: _Reader, size: int) -> bytes:
+    """So many bytes. Ended: the client left before it had sent them, so there is no request to pass on."""
+    found = reader.read(size)
+    if len(found) < size:
+        raise Ended(reset=False)
+    return found
